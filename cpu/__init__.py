@@ -1,0 +1,6 @@
+"""The CPU executor: runs any tape over blocks of events, vectorised within a block, with threads over chunks of them."""
+
+from ._executor import Program, instruction_set, instruction_sets
+from .threads import default_threads
+
+__all__ = ["Program", "default_threads", "instruction_set", "instruction_sets"]

@@ -1,0 +1,153 @@
+"""From nodes to a tape: lowering, the order of the operations, and registers."""
+
+from collections import Counter
+
+from .graph import Graph, Node
+from .opcodes import BY_NAME
+from .tape import Input, Output, Tape
+
+_STORES = {"scalar": "store_scalar", "vector": "store_vector", "matrix": "store_row"}
+
+
+def assemble(inputs: tuple[Input, ...], outputs: list[tuple[Output, list[Node]]]) -> Tape:
+    """The tape that computes the outputs: for each its nodes, one for a scalar or vector, four rows for a matrix."""
+    results = [node for _, nodes in outputs for node in nodes]
+    lowered = lower(results)
+    plan = _fused({lowered[node] for node in results})
+    stores: dict[Node, list[tuple[int, ...]]] = {}
+    for n, (output, nodes) in enumerate(outputs):
+        for row, node in enumerate(nodes):
+            place = (n, row) if output.kind == "matrix" else (n,)
+            stores.setdefault(lowered[node], []).append((BY_NAME[_STORES[output.kind]].number, *place))
+    order = _ordered(plan, list(stores))
+    return _allocate(inputs, tuple(output for output, _ in outputs), plan, order, stores)
+
+
+def lower(results: list[Node]) -> dict[Node, Node]:
+    """Results in a new graph without `transverse` and `zero_vector`: every node there is an operation of a tape."""
+    graph = Graph()
+    new: dict[Node, Node] = {}
+    for node in reachable(results):
+        args = [new[a] if isinstance(a, Node) else a for a in node.args]
+        match node.op:
+            case "transverse":
+                p, v = args
+                along = graph.mul(graph.dot(p, v), graph.reciprocal(graph.dot(p, p)))
+                new[node] = graph.vsub_scaled(v, along, p)
+            case "zero_vector":
+                new[node] = graph.zeros()
+            case _:
+                new[node] = graph.copy(node, args)
+    return new
+
+
+def reachable(results: list[Node]) -> list[Node]:
+    """Everything the results need, operands before operations."""
+    found = set(results)
+    waiting = list(found)
+    while waiting:
+        for a in waiting.pop().args:
+            if isinstance(a, Node) and a not in found:
+                found.add(a)
+                waiting.append(a)
+    return sorted(found, key=lambda node: node.id)
+
+
+Plan = dict[Node, tuple[str, tuple]]
+
+
+def _fused(results: set[Node]) -> Plan:
+    """Each node's operation, a + s b in one where s b is needed nowhere else."""
+    nodes = reachable(list(results))
+    uses = Counter(a for node in nodes for a in node.args if isinstance(a, Node))
+    uses.update(results)
+    plan: Plan = {node: (node.op, node.args) for node in nodes}
+    for node in nodes:
+        if node.op not in ("vadd", "vsub"):
+            continue
+        a, b = node.args
+        if node.op == "vadd" and not _absorbs(b, uses) and _absorbs(a, uses):
+            a, b = b, a
+        if _absorbs(b, uses):
+            plan[node] = node.op + "_scaled", (a, *b.args)
+            del plan[b]
+    return plan
+
+
+def _absorbs(node: Node, uses: Counter) -> bool:
+    return node.op == "vscale" and uses[node] == 1
+
+
+def _ordered(plan: Plan, results: list[Node]) -> list[Node]:
+    """Depth first, at each node the operand first that needs most registers."""
+    need: dict[Node, int] = {}
+    for node in sorted(plan, key=lambda n: n.id):
+        operands = sorted((need[a] for a in _operands(plan, node)), reverse=True)
+        need[node] = max([4 if node.is_vector else 1] + [x + 4 * n for n, x in enumerate(operands)])
+    order: list[Node] = []
+    done: set[Node] = set()
+    for result in results:
+        stack = [(result, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in done:
+                continue
+            if ready:
+                done.add(node)
+                order.append(node)
+                continue
+            stack.append((node, True))
+            operands = sorted(_operands(plan, node), key=lambda a: (need[a], -a.id))
+            stack.extend((a, False) for a in operands)
+    return order
+
+
+def _operands(plan: Plan, node: Node) -> list[Node]:
+    return [a for a in dict.fromkeys(plan[node][1]) if isinstance(a, Node)]
+
+
+def _allocate(
+    inputs: tuple[Input, ...],
+    outputs: tuple[Output, ...],
+    plan: Plan,
+    order: list[Node],
+    stores: dict[Node, list[tuple[int, ...]]],
+) -> Tape:
+    """Registers by liveness: a register is free again once its last reader has run.
+
+    A result never takes the register of one of its own operands, so that executors may assume they do not overlap.
+    """
+    last = {a: n for n, node in enumerate(order) for a in _operands(plan, node)}
+    constants: dict = {}
+    free: dict[bool, list[int]] = {True: [], False: []}
+    used = {True: 0, False: 0}
+    register: dict[Node, int] = {}
+    code: list[tuple[int, ...]] = []
+    for n, node in enumerate(order):
+        op, args = plan[node]
+        if op == "input":
+            op, args = ("load_vector" if node.is_vector else "load_scalar"), args[:1]
+        kinds = BY_NAME[op].operands
+        operands = []
+        for kind, a in zip(kinds, args, strict=True):
+            if kind in "vs":
+                operands.append(register[a])
+            elif kind == "k":
+                operands.append(constants.setdefault(a, len(constants)))
+            else:
+                operands.append(a)
+        pool = free[node.is_vector]
+        if pool:
+            register[node] = pool.pop()
+        else:
+            register[node] = used[node.is_vector]
+            used[node.is_vector] += 1
+        code.append((BY_NAME[op].number, register[node], *operands))
+        for store in stores.get(node, ()):
+            code.append((*store, register[node]))
+        for a in _operands(plan, node):
+            if last[a] == n:
+                free[a.is_vector].append(register[a])
+        if node not in last:
+            free[node.is_vector].append(register[node])
+    return Tape(inputs, outputs, tuple(constants), used[True], used[False], tuple(code))

@@ -1,0 +1,148 @@
+"""Tensors built on arrays: an expression that remembers what was called on what, and computes nothing.
+
+`fastcov.dense` evaluates it, by tracing the same calls on symbols once per structure.
+"""
+
+import functools
+import numbers
+import operator
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from .tensors import Scalar, Tensor
+
+STATIC = (numbers.Number, str, type(None))
+
+
+class ArrayTensor:
+    """A tensor of given rank on arrays; see `fastcov.dense`. Adds, subtracts and scales like a traced tensor."""
+
+    __slots__ = ("args", "function", "keywords", "rank")
+    __array_ufunc__ = None
+
+    def __init__(self, function: Callable, args: tuple, keywords: dict[str, Any], rank: int):
+        self.function, self.args, self.keywords, self.rank = function, args, keywords, rank
+
+    def __add__(self, other):
+        return _combined(operator.add, self, other)
+
+    def __sub__(self, other):
+        return _combined(operator.sub, self, other)
+
+    def __radd__(self, other):
+        return _combined(operator.add, other, self)
+
+    def __rsub__(self, other):
+        return _combined(operator.sub, other, self)
+
+    def __neg__(self):
+        return ArrayTensor(operator.neg, (self,), {}, self.rank)
+
+    def __mul__(self, other):
+        return _scaled(operator.mul, self, other)
+
+    def __rmul__(self, other):
+        return _scaled(operator.mul, other, self)
+
+    def __truediv__(self, other):
+        return _scaled(operator.truediv, self, other)
+
+    def __rtruediv__(self, other):
+        return _scaled(operator.truediv, other, self)
+
+    def __pow__(self, exponent):
+        if self.rank or not isinstance(exponent, numbers.Integral):
+            return NotImplemented
+        return ArrayTensor(operator.pow, (self, exponent), {}, 0)
+
+    def __array__(self, *_, **__):
+        raise TypeError("a tensor built on arrays holds no components; fastcov.dense(tensor) computes them")
+
+    def __repr__(self) -> str:
+        return f"<tensor of rank {self.rank} built on arrays>"
+
+    def leaves(self) -> list[Any]:
+        """The arrays it is built on, each once, in the order of the expression."""
+        found: dict[int, Any] = {}
+        _visit(self, lambda array: found.setdefault(id(array), array))
+        return list(found.values())
+
+    def structure(self) -> Hashable:
+        """What distinguishes it from other tensors on other arrays."""
+        numbering: dict[int, int] = {}
+        return _structure(self, lambda array: numbering.setdefault(id(array), len(numbering)))
+
+    def traced(self, leaf: Callable[[Any], Tensor]) -> Any:
+        """The same tensor with each array replaced by the 4-vector that `leaf` gives for it."""
+        return _traced(self, leaf)
+
+
+def deferrable(rank: Callable[..., int]) -> Callable[[Callable], Callable]:
+    """Let a function of traced values take arrays too; `rank` gives the result's from the same arguments."""
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def call(*args: Any, **keywords: Any) -> Any:
+            arrays = [a for a in args if not isinstance(a, (Scalar, Tensor, *STATIC))]
+            if not arrays:
+                return function(*args, **keywords)
+            if any(isinstance(a, Scalar) or (isinstance(a, Tensor) and a.graph is not None) for a in args):
+                raise TypeError(f"{function.__name__.lstrip('_')}: traced values and arrays cannot be mixed")
+            return ArrayTensor(function, args, keywords, rank(*args, **keywords))
+
+        return call
+
+    return decorate
+
+
+def rank_of(value: Any) -> int:
+    """The rank of an operand: an array of components is a 4-vector."""
+    if isinstance(value, (Tensor, ArrayTensor)):
+        return value.rank
+    return 0 if isinstance(value, (Scalar, *STATIC)) else 1
+
+
+def _combined(operation: Callable, a: Any, b: Any) -> Any:
+    for value in (a, b):
+        if not isinstance(value, (ArrayTensor, Tensor, numbers.Number)):
+            return NotImplemented
+    if rank_of(a) != rank_of(b):
+        raise ValueError(f"cannot add tensors of rank {rank_of(a)} and {rank_of(b)}")
+    return ArrayTensor(operation, (a, b), {}, rank_of(a))
+
+
+def _scaled(operation: Callable, a: Any, b: Any) -> Any:
+    for value in (a, b):
+        if not isinstance(value, (ArrayTensor, numbers.Number)):
+            return NotImplemented
+    if rank_of(a) and rank_of(b):
+        raise ValueError("the product of two tensors is an einsum")
+    if operation is operator.truediv and rank_of(b):
+        raise ValueError("cannot divide by a tensor")
+    return ArrayTensor(operation, (a, b), {}, rank_of(a) + rank_of(b))
+
+
+def _visit(value: Any, leaf: Callable[[Any], object]) -> None:
+    if isinstance(value, ArrayTensor):
+        for a in value.args:
+            _visit(a, leaf)
+    elif not isinstance(value, (Tensor, *STATIC)):
+        leaf(value)
+
+
+def _structure(value: Any, number: Callable[[Any], int]) -> Hashable:
+    match value:
+        case ArrayTensor():
+            parts = tuple(_structure(a, number) for a in value.args)
+            return value.function, parts, tuple(sorted(value.keywords.items()))
+        case Tensor():
+            return repr(value.terms), value.lower
+        case _ if isinstance(value, STATIC):
+            return type(value), value
+    return number(value)
+
+
+def _traced(value: Any, leaf: Callable[[Any], Tensor]) -> Any:
+    if isinstance(value, ArrayTensor):
+        return value.function(*[_traced(a, leaf) for a in value.args], **value.keywords)
+    return value if isinstance(value, (Tensor, *STATIC)) else leaf(value)

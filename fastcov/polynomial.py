@@ -1,0 +1,162 @@
+"""Polynomials with rational coefficients in scalar nodes: the coefficients of tensor terms.
+
+A monomial is a tuple of (node, power), sorted by node, powers of either sign; a polynomial maps monomials to
+coefficients. Dot products stay apart here, so that terms can cancel and common factors be found; `to_node` writes the
+result down with few multiplications.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from math import gcd
+
+from .graph import Graph, Node
+
+Monomial = tuple[tuple[Node, int], ...]
+Polynomial = dict[Monomial, Fraction]
+
+ONE: Monomial = ()
+
+
+def constant(value: Fraction | int) -> Polynomial:
+    return {ONE: Fraction(value)} if value else {}
+
+
+def from_node(node: Node) -> Polynomial:
+    """The polynomial of a node: one monomial, its products and constant factors taken apart."""
+    coefficient, powers = _split(node)
+    return {_monomial(powers): coefficient} if coefficient else {}
+
+
+def _split(node: Node) -> tuple[Fraction, dict[Node, int]]:
+    match node.op:
+        case "constant":
+            return node.args[0], {}
+        case "neg":
+            coefficient, powers = _split(node.args[0])
+            return -coefficient, powers
+        case "mul_constant":
+            coefficient, powers = _split(node.args[0])
+            return coefficient * node.args[1], powers
+        case "mul":
+            (c, powers), (d, more) = _split(node.args[0]), _split(node.args[1])
+            return c * d, _merged(powers, more)
+        case "reciprocal":
+            return Fraction(1), {node.args[0]: -1}
+    return Fraction(1), {node: 1}
+
+
+def _merged(a: dict[Node, int], b: dict[Node, int]) -> dict[Node, int]:
+    total = dict(a)
+    for node, power in b.items():
+        total[node] = total.get(node, 0) + power
+    return total
+
+
+def _monomial(powers: dict[Node, int]) -> Monomial:
+    return tuple(sorted(((n, p) for n, p in powers.items() if p), key=lambda item: item[0].id))
+
+
+def times(a: Monomial, b: Monomial) -> Monomial:
+    if not a or not b:
+        return a or b
+    return _monomial(_merged(dict(a), dict(b)))
+
+
+def add_to(total: Polynomial, other: Polynomial, weight: Fraction | int = 1) -> None:
+    """total += weight * other, in place."""
+    for monomial, value in other.items():
+        new = total.get(monomial, 0) + weight * value
+        if new:
+            total[monomial] = Fraction(new)
+        else:
+            total.pop(monomial, None)
+
+
+def multiply(a: Polynomial, b: Polynomial) -> Polynomial:
+    total: Polynomial = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            add_to(total, {times(m, n): c * d})
+    return total
+
+
+def scale(a: Polynomial, value: Fraction | int) -> Polynomial:
+    return {m: c * value for m, c in a.items()} if value else {}
+
+
+def power(a: Polynomial, exponent: int) -> Polynomial:
+    total = constant(1)
+    for _ in range(exponent):
+        total = multiply(total, a)
+    return total
+
+
+def content(polynomials: list[Polynomial]) -> tuple[Fraction, Monomial]:
+    """The largest factor, coefficient and monomial, that divides every term of every (non-zero) polynomial.
+
+    Its sign makes the first term of the first polynomial positive.
+    """
+    terms = [term for polynomial in polynomials for term in polynomial.items()]
+    numerator, denominator = 0, 1
+    for _, value in terms:
+        numerator = gcd(numerator, value.numerator)
+        denominator = denominator * value.denominator // gcd(denominator, value.denominator)
+    first = min(polynomials[0], key=_order)
+    sign = -1 if polynomials[0][first] < 0 else 1
+    common = dict(terms[0][0])
+    for monomial, _ in terms[1:]:
+        powers = dict(monomial)
+        common = {
+            n: min(p, powers[n]) if p > 0 else max(p, powers[n])
+            for n, p in common.items()
+            if p * powers.get(n, 0) > 0
+        }
+    return Fraction(sign * numerator, denominator), _monomial(common)
+
+
+def divided(a: Polynomial, value: Fraction, monomial: Monomial) -> Polynomial:
+    inverse = tuple((n, -p) for n, p in monomial)
+    return {times(m, inverse): c / value for m, c in a.items()}
+
+
+def to_node(graph: Graph, a: Polynomial) -> Node:
+    """The value of a polynomial, factored greedily: P = x Q + R by the atom x that most terms share."""
+    if not a:
+        return graph.constant(0)
+    value, common = content([a])
+    return graph.scaled(_times_monomial(graph, _primitive(graph, divided(a, value, common)), common), value)
+
+
+def monomial_node(graph: Graph, monomial: Monomial) -> Node:
+    return _times_monomial(graph, graph.constant(1), monomial)
+
+
+def _times_monomial(graph: Graph, node: Node, monomial: Monomial) -> Node:
+    product = graph.constant(1)
+    for atom, power in monomial:
+        product = graph.mul(product, graph.power(atom, power))
+    return graph.mul(product, node)
+
+
+def _primitive(graph: Graph, a: Polynomial) -> Node:
+    if a == {ONE: 1}:
+        return graph.constant(1)
+    counts = Counter((n, p > 0) for monomial in a for n, p in monomial)
+    (atom, positive), count = max(counts.items(), key=lambda item: (item[1], -item[0][0].id))
+    if count == 1:
+        parts = [{m: c} for m, c in sorted(a.items(), key=_item_order)]
+    else:
+        inside = {m: c for m, c in a.items() if any(n is atom and (p > 0) == positive for n, p in m)}
+        parts = [inside, {m: c for m, c in a.items() if m not in inside}]
+    total = graph.constant(0)
+    for part in parts:
+        total = graph.add(total, to_node(graph, part))
+    return total
+
+
+def _order(monomial: Monomial) -> tuple:
+    return tuple((n.id, p) for n, p in monomial)
+
+
+def _item_order(item: tuple[Monomial, Fraction]) -> tuple:
+    return _order(item[0])
