@@ -115,7 +115,10 @@ def instruction_set(name=None):
     return names[_set]
 
 
-instruction_set(os.environ.get("FASTCOV_ISA", instruction_sets()[-1]))
+try:
+    instruction_set(os.environ.get("FASTCOV_ISA", instruction_sets()[-1]))
+except ValueError as error:
+    raise ImportError(f"FASTCOV_ISA: {error}") from None
 
 
 cdef void *_allocate(size_t count, size_t size) except NULL:
@@ -325,9 +328,12 @@ cdef int _read_axes(int *target, axes) except -1:
 
 cdef int _single(Py_buffer *view, str name) except -1:
     """Whether the array is float32 rather than float64."""
-    if view.format[0] == c"d" and view.format[1] == 0:
+    cdef const char *code = view.format
+    if code[0] == c"=":  # at an address that is no multiple of the size
+        code += 1
+    if code[0] == c"d" and code[1] == 0:
         return 0
-    if view.format[0] == c"f" and view.format[1] == 0:
+    if code[0] == c"f" and code[1] == 0:
         return 1
     raise TypeError(f"{name}: elements of format {view.format.decode()!r}, neither native float32 nor float64")
 
@@ -502,13 +508,12 @@ cdef class _Call:
         cdef double *levels = NULL
         if work >= 2 * WORK_PER_THREAD and not _forked:
             count = min(default_threads() if threads is None else threads, work / WORK_PER_THREAD, chunks)
-        segment = <Py_ssize_t>min(max(WORK_BETWEEN_SIGNALS * count / (work / chunks + 1), count), MOST_CHUNKS)
-        segment = min(segment, chunks)
+        segment = max(1, min(chunks, MOST_CHUNKS, <Py_ssize_t>(WORK_BETWEEN_SIGNALS * count / (work + 1) * chunks)))
         collapse(&self.job, self.operands, self.program.inputs + self.program.rows)
         if sums:
             self.job.chunk_sums = <double *>_allocate((segment + LEVELS) * sums, sizeof(double))
             levels = self.job.chunk_sums + segment * sums
-        for first in range(0, chunks, segment if segment else 1):
+        for first in range(0, chunks, segment):
             end = min(first + segment, chunks)
             with nogil:
                 failed = run_chunks(&self.job, first, end, chosen, single, count)

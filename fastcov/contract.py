@@ -66,12 +66,13 @@ def parse(spec: str, ranks: list[int]) -> tuple[list[str], str]:
     counts = Counter("".join(letters))
     for n, word in enumerate(letters):
         for letter in word:
+            index = f"einsum: index {letter!r} of operand {n} in {spec!r}"
             if counts[letter] > 2:
-                raise ValueError(f"einsum: index {letter!r} of operand {n} occurs {counts[letter]} times in {spec!r}")
+                raise ValueError(f"{index} occurs {counts[letter]} times")
             if counts[letter] == 2 and letter in output:
-                raise ValueError(f"einsum: index {letter!r} of operand {n} is repeated and also in the output of {spec!r}")
+                raise ValueError(f"{index} is repeated and also in the output")
             if counts[letter] == 1 and letter not in output:
-                raise ValueError(f"einsum: index {letter!r} of operand {n} is neither repeated nor in the output of {spec!r}")
+                raise ValueError(f"{index} is neither repeated nor in the output")
     for letter in output:
         if letter not in counts:
             raise ValueError(f"einsum: output index {letter!r} is in no operand of {spec!r}")
@@ -300,7 +301,7 @@ def _absorbed(a: Projector, b: Projector) -> Replacement | None:
         for side, other in ((small.left, small.right), (small.right, small.left)):
             for target in (big.left, big.right):
                 if not side.vectors and set(side.open) <= set(target.open):
-                    vectors = tuple(sorted(target.vectors + other.vectors, key=lambda v: v.id))
+                    vectors = tuple(sorted(target.vectors + other.vectors, key=lambda v: v.key))
                     slots = tuple(sorted([s for s in target.open if s not in side.open] + list(other.open)))
                     rest = big.right if target is big.left else big.left
                     new = Projector(big.spin, big.p, Side(vectors, slots), rest).ordered()
@@ -351,11 +352,10 @@ def vector_node(graph: Graph, terms: Terms) -> tuple[Polynomial, Node]:
     if not terms:
         return UNIT, graph.zero_vector()
     parts = [(factors[0].node, coefficient) for factors, coefficient in terms.items()]
-    parts.sort(key=lambda part: part[0].id)
+    parts.sort(key=lambda part: part[0].key)
     value, common = polynomial.content([coefficient for _, coefficient in parts])
     weights = [
-        (polynomial.to_node(graph, polynomial.divided(coefficient, value, common)), node)
-        for node, coefficient in parts
+        (polynomial.to_node(graph, polynomial.divided(coefficient, value, common)), node) for node, coefficient in parts
     ]
     # A weight of one starts the sum: it costs no multiplication.
     weights.sort(key=lambda part: part[0].op != "constant")
@@ -558,12 +558,12 @@ def _inner(items: tuple[Item, ...], pairs: int) -> dict[tuple[Pairs, tuple[Item,
         return {}
     result: Counter[tuple[Pairs, tuple[Item, ...]]] = Counter()
     first, others = items[0], items[1:]
-    for (made, rest), count in _inner(others, pairs).items():
-        result[made, (first, *rest)] += count
+    for (made, rest), ways in _inner(others, pairs).items():
+        result[made, (first, *rest)] += ways
     for partner, many in Counter(others).items():
         at = others.index(partner)
-        for (made, rest), count in _inner(others[:at] + others[at + 1 :], pairs - 1).items():
-            result[tuple(sorted((*made, (first, partner)))), rest] += many * count
+        for (made, rest), ways in _inner(others[:at] + others[at + 1 :], pairs - 1).items():
+            result[tuple(sorted((*made, (first, partner)))), rest] += many * ways
     return dict(result)
 
 
@@ -575,8 +575,8 @@ def _across(left: tuple[Item, ...], right: tuple[Item, ...]) -> dict[Pairs, int]
     result: Counter[Pairs] = Counter()
     for partner, many in Counter(right).items():
         at = right.index(partner)
-        for made, count in _across(left[1:], right[:at] + right[at + 1 :]).items():
-            result[tuple(sorted((*made, (left[0], partner))))] += many * count
+        for made, ways in _across(left[1:], right[:at] + right[at + 1 :]).items():
+            result[tuple(sorted((*made, (left[0], partner))))] += many * ways
     return dict(result)
 
 

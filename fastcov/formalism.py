@@ -30,7 +30,6 @@ from .tensors import (
     split_vector,
 )
 
-
 _FERMI = Fraction("0.197321")  # hbar c in GeV fm
 Q0 = {"pwacg": _FERMI, "gpupwa": _FERMI / Fraction("0.728656"), "tfpwa": Fraction(1, 3)}
 """Barrier scales q0 in GeV that public analysis codes use: radii of 1 fm, 0.728656 fm, and 3/GeV."""
@@ -126,8 +125,8 @@ def einsum(spec: str, *tensors: Any, metric: str | None = "lorentz") -> Any:
     (of one upper and one lower index: summed plainly), so the result does not depend on where indices sit. Free indices
     keep their position. With `metric=None` components are summed as they stand, as numpy.einsum would.
 
-    Rank 0 gives a scalar. Raises ValueError, naming the operand, for a spec that does not fit: an index more than twice,
-    repeated and in the output, in the output only, in neither; a rank that differs from the number of indices.
+    Rank 0 gives a scalar. Raises ValueError, naming the operand, for a spec that does not fit: an index more than
+    twice, repeated and in the output, in the output only, in neither; a rank that differs from the number of indices.
     """
     if metric not in ("lorentz", None):
         raise ValueError(f"einsum: metric must be 'lorentz' or None, not {metric!r}")
@@ -174,8 +173,8 @@ def barrier(L: int, q2: Any, q0: Any) -> Scalar:
     B_2 = sqrt(13 / (Q^4 + 3 Q^2 q0^2 + 9 q0^4)), ... The polynomial is (x/q0)^(2L+2) times the squared modulus of the
     spherical Hankel function h_L at x = Q/q0, so a_k = (2k)! (L+k)! / (4^k k!^2 (L-k)!) and c_L is its sum.
 
-    q2: the break-up momentum squared, `breakup2(a, b, c)`; q0: hbar c / radius, in the same unit, a positive number, the
-    name of a preset of `Q0`, or a scalar. NaN where the polynomial is negative, below threshold.
+    q2: the break-up momentum squared, `breakup2(a, b, c)`; q0: hbar c / radius, in the same unit, a positive number,
+    the name of a preset of `Q0`, or a scalar. NaN where the polynomial is negative, below threshold.
     Raises ValueError for a q0 that is not positive or not known.
     """
     L = spin(L)
@@ -192,9 +191,7 @@ def barrier(L: int, q2: Any, q0: Any) -> Scalar:
 
 def barrier_weights(L: int) -> list[int]:
     """a_0 ... a_L of the barrier polynomial sum_k a_k Q^2(L-k) q0^2k."""
-    return [
-        factorial(2 * k) * factorial(L + k) // (4**k * factorial(k) ** 2 * factorial(L - k)) for k in range(L + 1)
-    ]
+    return [factorial(2 * k) * factorial(L + k) // (4**k * factorial(k) ** 2 * factorial(L - k)) for k in range(L + 1)]
 
 
 def scale_of_barrier(q0: Any) -> Fraction:

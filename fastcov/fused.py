@@ -54,9 +54,9 @@ def fused(function: Callable | None = None, **defaults: Any) -> Any:
     """Turn a function of 4-vectors into one of arrays that computes everything in one pass; also a decorator.
 
     The function is traced with symbols, once for each set of its keyword constants. Its positional parameters are
-    4-vectors, or numbers where annotated `fastcov.Scalar`; keyword-only parameters are constants of the trace, or, where
-    annotated `fastcov.Scalar`, numbers shared by all events and given at run time. It returns a scalar, a 4-vector, a
-    tensor of rank 2, or a tuple or dict of those; `fastcov.sum` marks one summed over events.
+    4-vectors, or numbers where annotated `fastcov.Scalar`; keyword-only parameters are constants of the trace, or,
+    where annotated `fastcov.Scalar`, numbers shared by all events and given at run time. It returns a scalar, a
+    4-vector, a tensor of rank 2, or a tuple or dict of those; `fastcov.sum` marks one summed over events.
 
     A 4-vector argument is an array (..., 4), a tuple of four arrays (the columns), or one 4-vector (4,) for all events;
     leading shapes broadcast. The call gives packed arrays (..., 4).
@@ -105,10 +105,10 @@ class Fused:
 
     def __init__(self, function: Callable | None, parameters: tuple[Parameter, ...], traces: Mapping[tuple, Trace]):
         self._function = function
-        self._parameters = parameters
+        self.parameters = parameters
         self._positional = tuple(p for p in parameters if p.kind in ("vector", "scalar"))
         self._runtime = tuple(p for p in parameters if p.kind == "runtime")
-        self._constants = {p.name: p.default for p in parameters if p.kind == "constant"}
+        self.defaults = {p.name: p.default for p in parameters if p.kind == "constant"}
         self._options = Options()
         self._traces: OrderedDict[tuple, Trace] = OrderedDict(traces)
         self._lock = Lock()
@@ -118,15 +118,15 @@ class Fused:
 
     def with_defaults(self, **defaults: Any) -> "Fused":
         """The same function with other defaults for the keywords of its calls or for its constants."""
-        new = Fused(self._function, self._parameters, self._traces)
+        new = Fused(self._function, self.parameters, self._traces)
         new.__dict__.update({k: v for k, v in self.__dict__.items() if k.startswith("__") and k.endswith("__")})
         options = {name: defaults.pop(name) for name in Options._fields if name in defaults}
         new._options = self._options._replace(**options).checked()
         for name in defaults:
-            if name not in self._constants:
-                known = ", ".join([*Options._fields, *self._constants])
+            if name not in self.defaults:
+                known = ", ".join([*Options._fields, *self.defaults])
                 raise ValueError(f"fused: unknown keyword {name!r}; known are {known}")
-        new._constants = self._constants | defaults
+        new.defaults = self.defaults | defaults
         return new
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -154,8 +154,8 @@ class Fused:
 
     def _split_constants(self, keywords: dict[str, Any]) -> dict[str, Any]:
         """The constants of a call, taken out of its keywords."""
-        constants = dict(self._constants)
-        for name in self._constants:
+        constants = dict(self.defaults)
+        for name in self.defaults:
             if name in keywords:
                 constants[name] = keywords.pop(name)
         for name, value in constants.items():
@@ -177,7 +177,7 @@ class Fused:
                 raise TypeError(f"{self.__name__}() is missing the argument {p.name!r}")
         if keywords:
             name = next(iter(keywords))
-            known = ", ".join([*(p.name for p in self._parameters), *Options._fields])
+            known = ", ".join([*(p.name for p in self.parameters), *Options._fields])
             raise ValueError(f"{self.__name__}(): unknown keyword {name!r}; known are {known}")
         return values
 
@@ -188,7 +188,9 @@ class Fused:
             if name in keywords:
                 raise TypeError(f"{self.__name__}(): {name!r} has no meaning inside a trace")
         if self._function is None:
-            raise TypeError(f"{self.__name__}() was unpickled without its source, so it cannot be called inside a trace")
+            raise TypeError(
+                f"{self.__name__}() was unpickled without its source, so it cannot be called inside a trace"
+            )
         return self._function(*args, **{**self._split_constants(keywords), **keywords})
 
     # Tracing
@@ -226,14 +228,14 @@ class Fused:
 
     def __reduce__(self):
         self._trace(self._split_constants({}))
-        state = {name: getattr(self, name) for name in ("_constants", "_options", "__name__", "__doc__")}
-        return _restored, (self._parameters, dict(self._traces), state)
+        state = {name: getattr(self, name) for name in ("defaults", "_options", "__name__", "__doc__")}
+        return _restored, (self.parameters, dict(self._traces), state)
 
     def __deepcopy__(self, memo: dict) -> "Fused":
         return self
 
     def __repr__(self) -> str:
-        return f"<fused {self.__name__}({', '.join(p.name for p in self._parameters)})>"
+        return f"<fused {self.__name__}({', '.join(p.name for p in self.parameters)})>"
 
 
 def _restored(parameters: tuple[Parameter, ...], traces: dict, state: dict[str, Any]) -> Fused:
@@ -269,14 +271,43 @@ def trace_function(name: str, function: Callable, parameters: tuple[Parameter, .
         structure, parts = Structure("single"), [value]
     if not parts:
         raise TypeError(f"{name}() returned nothing to compute")
-    return Trace(assemble(inputs, [_output(name, graph, part) for part in parts]), structure)
+    return Trace(assemble(inputs, [output_of(name, graph, part) for part in parts]), structure)
 
 
 class Stacked(tuple):
     """Outputs of equal kind that the caller gets in one array, stacked along its first axis."""
 
 
-def _output(name: str, graph: Graph, value: Any) -> tuple[Output, list[Node]]:
+def bundle(*waves: Callable, **defaults: Any) -> Fused:
+    """Several fused functions of the same arguments in one pass: one array (n_waves, ..., 4), or fewer `components`.
+
+    Whatever the functions have in common is computed once: `bundle(...).cost` against the costs of the single ones
+    shows how much. The values are those of the single functions, to the bit. Its parameters are theirs, which must be
+    the same, with the same defaults; `defaults` are those of `fused`. Raises ValueError for no function, or for
+    functions of different parameters.
+    """
+    members = [wave if isinstance(wave, Fused) else fused(wave) for wave in waves]
+    if not members:
+        raise ValueError("bundle: at least one function is needed")
+    first = members[0]
+    for member in members[1:]:
+        if (member.parameters, member.defaults) != (first.parameters, first.defaults):
+            names = ", ".join(p.name for p in first.parameters)
+            raise ValueError(
+                f"bundle: {member.__name__} has other parameters or defaults than {first.__name__}: {names}"
+            )
+
+    def together(*args: Any, **keywords: Any) -> Stacked:
+        return Stacked(member(*args, **keywords) for member in members)
+
+    together.__name__ = together.__qualname__ = "bundle"
+    together.__doc__ = "Bundle of " + ", ".join(member.__name__ for member in members)
+    parameters = tuple(p._replace(default=first.defaults.get(p.name, p.default)) for p in first.parameters)
+    return Fused(together, parameters, {}).with_defaults(**defaults)
+
+
+def output_of(name: str, graph: Graph, value: Any) -> tuple[Output, list[Node]]:
+    """The nodes of a value that a traced function returned. Raises TypeError for what no tape can store."""
     summed = isinstance(value, Summed)
     if summed:
         value = value.value

@@ -3,6 +3,9 @@
 Nodes are hash-consed: asking twice for the same operation on the same operands gives the same node, so whatever an
 amplitude, or a bundle of amplitudes, has in common is computed once. Simplification happens where a node is made.
 Components are contravariant; `dot` is the Lorentz product.
+
+Wherever an order is needed, of the factors of a product or the terms of a sum, it is that of `Node.key`, which depends
+on what a node computes and not on what else is in the graph: so an amplitude has the same bits alone and in a bundle.
 """
 
 from collections.abc import Iterable
@@ -19,11 +22,13 @@ class Node:
     transverse (p, v)        v - p (p.v) / p^2
     """
 
-    __slots__ = ("args", "graph", "id", "is_vector", "linear", "op")
+    __slots__ = ("args", "graph", "id", "is_vector", "key", "linear", "op")
 
     def __init__(self, graph: "Graph", op: str, args: tuple, is_vector: bool):
         self.graph, self.op, self.args, self.is_vector = graph, op, args, is_vector
         self.id = len(graph.nodes)
+        height = max([a.key[0] + 1 for a in args if isinstance(a, Node)], default=0)
+        self.key = (height, op, tuple(a.key if isinstance(a, Node) else a for a in args))
         self.linear: Linear = {self: Fraction(1)}
 
     def __repr__(self) -> str:
@@ -36,7 +41,6 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: dict[tuple, Node] = {}
-        self._combinations: dict[frozenset, Node] = {}
 
     def _node(self, op: str, *args, vector: bool = False) -> Node:
         key = (op, *args)
@@ -65,7 +69,7 @@ class Graph:
             return self.sub(a, b.args[0])
         if a.op == "neg":
             return self.sub(b, a.args[0])
-        return self._node("add", *sorted((a, b), key=_id))
+        return self._node("add", *sorted((a, b), key=_key))
 
     def sub(self, a: Node, b: Node) -> Node:
         if a is b and a.op == "constant":
@@ -85,7 +89,7 @@ class Graph:
             return self.neg(self.mul(a.args[0], b))
         if b.op == "neg":
             return self.neg(self.mul(a, b.args[0]))
-        return self._node("mul", *sorted((a, b), key=_id))
+        return self._node("mul", *sorted((a, b), key=_key))
 
     def scaled(self, a: Node, value: Fraction) -> Node:
         """a times a constant."""
@@ -147,7 +151,7 @@ class Graph:
 
     def dot(self, a: Node, b: Node) -> Node:
         """a.b, with what is known to vanish or to factor taken out."""
-        a, b = sorted((a, b), key=_id)
+        a, b = sorted((a, b), key=_key)
         if a.op == "zero_vector" or b.op == "zero_vector" or orthogonal(a, b) or orthogonal(b, a):
             return self.constant(0)
         if a.op == "vlower" and b.op == "vlower":
@@ -179,7 +183,7 @@ class Graph:
     # Vectors
 
     def zero_vector(self) -> Node:
-        return self._node("zero_vector", vector=True)
+        return self._linear("zero_vector", (), {})
 
     def unit(self, index: int) -> Node:
         return self._node("unit", index, vector=True)
@@ -192,48 +196,49 @@ class Graph:
         return self._node("pack", *parts, vector=True)
 
     def vadd(self, a: Node, b: Node) -> Node:
-        if a.op == "zero_vector":
-            return b
-        if b.op == "zero_vector":
-            return a
-        if b.op == "vneg":
-            return self.vsub(a, b.args[0])
-        if a.op == "vneg":
-            return self.vsub(b, a.args[0])
-        a, b = sorted((a, b), key=_id)
-        return self._linear_node("vadd", (a, b), _combine((a.linear, 1), (b.linear, 1)))
+        return self.combination(_combine((a.linear, 1), (b.linear, 1)))
 
     def vsub(self, a: Node, b: Node) -> Node:
-        if b.op == "zero_vector":
-            return a
-        if a.op == "zero_vector":
-            return self.vneg(b)
-        if b.op == "vneg":
-            return self.vadd(a, b.args[0])
-        return self._linear_node("vsub", (a, b), _combine((a.linear, 1), (b.linear, -1)))
+        return self.combination(_combine((a.linear, 1), (b.linear, -1)))
 
     def vneg(self, a: Node) -> Node:
-        if a.op == "zero_vector":
-            return a
-        if a.op == "vneg":
-            return a.args[0]
-        if a.op == "vsub":
-            return self.vsub(a.args[1], a.args[0])
-        return self._linear_node("vneg", (a,), _combine((a.linear, -1)))
+        return self.combination(_combine((a.linear, -1)))
 
     def vscaled(self, a: Node, value: Fraction) -> Node:
         """A vector times a constant."""
-        if value == 0:
-            return self.zero_vector()
-        if value == 1 or a.op == "zero_vector":
-            return a
-        if value == -1:
-            return self.vneg(a)
-        if a.op == "vneg":
-            return self.vscaled(a.args[0], -value)
-        if a.op == "vscale_constant":
-            return self.vscaled(a.args[0], a.args[1] * value)
-        return self._linear_node("vscale_constant", (a, value), _combine((a.linear, value)))
+        return self.combination(_combine((a.linear, value)))
+
+    def combination(self, linear: Linear) -> Node:
+        """The vector that is this linear combination of vectors which are none themselves.
+
+        However it came about, it is added up in one order, that of the vectors' keys.
+        """
+        sizes = {abs(weight) for weight in linear.values()}
+        if len(linear) > 1 and len(sizes) == 1 and sizes != {1}:
+            (size,) = sizes
+            base = self.combination({leaf: weight / size for leaf, weight in linear.items()})
+            return self._linear("vscale_constant", (base, size), linear)
+        total = self.zero_vector()
+        done: Linear = {}
+        for leaf in sorted(linear, key=_key):
+            weight = done[leaf] = linear[leaf]
+            if total.op == "zero_vector":
+                total = self._multiple(leaf, weight)
+            else:
+                op = "vadd" if weight > 0 else "vsub"
+                total = self._linear(op, (total, self._multiple(leaf, abs(weight))), dict(done))
+        return total
+
+    def _multiple(self, leaf: Node, weight: Fraction) -> Node:
+        if weight == 1:
+            return leaf
+        op, args = ("vneg", (leaf,)) if weight == -1 else ("vscale_constant", (leaf, weight))
+        return self._linear(op, args, {leaf: weight})
+
+    def _linear(self, op: str, args: tuple, linear: Linear) -> Node:
+        node = self._node(op, *args, vector=True)
+        node.linear = linear
+        return node
 
     def vscale(self, s: Node, a: Node) -> Node:
         if s.op == "constant":
@@ -281,19 +286,9 @@ class Graph:
                     best = other
         if not best:
             return Fraction(1), self.zero_vector()
-        factor = best[min(best, key=_id)]
+        factor = best[min(best, key=_key)]
         shortest = self.combination({leaf: weight / factor for leaf, weight in best.items()})
         return factor, self._node("transverse", p, shortest, vector=True)
-
-    def combination(self, linear: Linear) -> Node:
-        """The vector with these coefficients; a node that has them already, if there is one."""
-        total = self._combinations.get(frozenset(linear.items()))
-        if total is not None:
-            return total
-        total = self.zero_vector()
-        for leaf in sorted(linear, key=_id):
-            total = self.vadd(total, self.vscaled(leaf, linear[leaf]))
-        return total
 
     def vsub_scaled(self, a: Node, s: Node, b: Node) -> Node:
         """a - s b"""
@@ -305,29 +300,8 @@ class Graph:
         return self._node("pack", *[self.constant(0)] * 4, vector=True)
 
     def copy(self, node: Node, args: list) -> Node:
-        """A node of another graph, on these operands; what is known to simplify here does."""
-        if node.op == "add_constant":
-            return self.add(args[0], self.constant(args[1]))
-        if node.op == "input":
-            return self.input(*args, node.is_vector)
-        if node.op == "cross":
-            return self._node("cross", *args, vector=True)
-        method = {"mul_constant": "scaled", "vscale_constant": "vscaled"}.get(node.op, node.op)
-        return getattr(self, method)(*args)
-
-    def _linear_node(self, op: str, args: tuple, linear: Linear) -> Node:
-        if not linear:
-            return self.zero_vector()
-        if len(linear) == 1:
-            ((leaf, weight),) = linear.items()
-            if weight == 1:
-                return leaf
-        key = frozenset(linear.items())
-        node = self._combinations.get(key)
-        if node is None:
-            node = self._combinations[key] = self._node(op, *args, vector=True)
-            node.linear = linear
-        return node
+        """The operation of a node of another graph, on these operands."""
+        return self._node(node.op, *args, vector=node.is_vector)
 
 
 def orthogonal(v: Node, p: Node) -> bool:
@@ -336,19 +310,19 @@ def orthogonal(v: Node, p: Node) -> bool:
 
 
 def sort_sign(items: Iterable[Node]) -> tuple[int, tuple[Node, ...]]:
-    """Items in the order of their ids, and the sign of the permutation that puts them there."""
+    """Items in the order of their keys, and the sign of the permutation that puts them there."""
     items = list(items)
     sign = 1
     for end in range(len(items) - 1, 0, -1):
         for k in range(end):
-            if items[k].id > items[k + 1].id:
+            if items[k].key > items[k + 1].key:
                 items[k], items[k + 1] = items[k + 1], items[k]
                 sign = -sign
     return sign, tuple(items)
 
 
-def _id(node: Node) -> int:
-    return node.id
+def _key(node: Node) -> tuple:
+    return node.key
 
 
 def _combine(*parts: tuple[Linear, Fraction | int]) -> Linear:
@@ -362,4 +336,4 @@ def _combine(*parts: tuple[Linear, Fraction | int]) -> Linear:
 def _shape(linear: Linear) -> tuple:
     """An order among combinations of equal length: simple weights first, then early leaves."""
     weights = sorted(abs(w) for w in linear.values())
-    return weights[-1] != weights[0] if weights else False, sorted(leaf.id for leaf in linear)
+    return weights[-1] != weights[0] if weights else False, sorted(leaf.key for leaf in linear)

@@ -53,7 +53,7 @@ def _merged(a: dict[Node, int], b: dict[Node, int]) -> dict[Node, int]:
 
 
 def _monomial(powers: dict[Node, int]) -> Monomial:
-    return tuple(sorted(((n, p) for n, p in powers.items() if p), key=lambda item: item[0].id))
+    return tuple(sorted(((n, p) for n, p in powers.items() if p), key=lambda item: item[0].key))
 
 
 def times(a: Monomial, b: Monomial) -> Monomial:
@@ -107,9 +107,7 @@ def content(polynomials: list[Polynomial]) -> tuple[Fraction, Monomial]:
     for monomial, _ in terms[1:]:
         powers = dict(monomial)
         common = {
-            n: min(p, powers[n]) if p > 0 else max(p, powers[n])
-            for n, p in common.items()
-            if p * powers.get(n, 0) > 0
+            n: min(p, powers[n]) if p > 0 else max(p, powers[n]) for n, p in common.items() if p * powers.get(n, 0) > 0
         }
     return Fraction(sign * numerator, denominator), _monomial(common)
 
@@ -142,7 +140,7 @@ def _primitive(graph: Graph, a: Polynomial) -> Node:
     if a == {ONE: 1}:
         return graph.constant(1)
     counts = Counter((n, p > 0) for monomial in a for n, p in monomial)
-    (atom, positive), count = max(counts.items(), key=lambda item: (item[1], -item[0][0].id))
+    (atom, positive), count = min(counts.items(), key=lambda item: (-item[1], item[0][0].key, item[0][1]))
     if count == 1:
         parts = [{m: c} for m, c in sorted(a.items(), key=_item_order)]
     else:
@@ -155,7 +153,7 @@ def _primitive(graph: Graph, a: Polynomial) -> Node:
 
 
 def _order(monomial: Monomial) -> tuple:
-    return tuple((n.id, p) for n, p in monomial)
+    return tuple((n.key, p) for n, p in monomial)
 
 
 def _item_order(item: tuple[Monomial, Fraction]) -> tuple:

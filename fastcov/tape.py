@@ -150,9 +150,7 @@ class Tape:
         if missing := wanted - stored:
             raise ValueError(f"tape: output {min(missing)[0]} is not completely stored")
 
-    def _check_row(
-        self, row: tuple[int, ...], written: dict[str, bytearray], stored: set[tuple[int, int]]
-    ) -> None:
+    def _check_row(self, row: tuple[int, ...], written: dict[str, bytearray], stored: set[tuple[int, int]]) -> None:
         if not row or any(type(x) is not int for x in row):
             raise ValueError("not a row of integers")
         if not 0 <= row[0] < len(OPCODES):

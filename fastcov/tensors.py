@@ -27,7 +27,6 @@ class Vector(NamedTuple):
         return (self.slot,)
 
 
-
 class Metric(NamedTuple):
     """g~(p)^{ac} D_c^b: the metric g where p is None; D the identity, or the parity diag(-1,-1,-1,1) if `flipped`.
 
@@ -50,13 +49,11 @@ class Metric(NamedTuple):
         return Metric(p, self.b, self.a, self.flipped)
 
 
-
 class Epsilon(NamedTuple):
     """epsilon^{slots..., vectors...}, the vectors contracted into the last places; epsilon_{xyzE} = +1."""
 
     slots: tuple[int, ...]
     vectors: tuple[Node, ...]
-
 
 
 class Side(NamedTuple):
@@ -66,11 +63,11 @@ class Side(NamedTuple):
     open: tuple[int, ...]
 
     def with_vector(self, slot: int, node: Node) -> "Side":
-        vectors = tuple(sorted((*self.vectors, node), key=lambda v: v.id))
+        vectors = tuple(sorted((*self.vectors, node), key=lambda v: v.key))
         return Side(vectors, tuple(s for s in self.open if s != slot))
 
     def key(self) -> tuple:
-        return len(self.open), [v.id for v in self.vectors], self.open
+        return len(self.open), [v.key for v in self.vectors], self.open
 
 
 class Projector(NamedTuple):
@@ -90,7 +87,6 @@ class Projector(NamedTuple):
         return Projector(self.spin, self.p, *sides)
 
 
-
 Factor = Vector | Metric | Epsilon | Projector
 Factors = tuple[Factor, ...]
 Terms = dict[Factors, Polynomial]
@@ -99,13 +95,13 @@ Terms = dict[Factors, Polynomial]
 def sort_key(factor: Factor) -> tuple:
     match factor:
         case Vector(node, slot):
-            return 0, slot, node.id
+            return 0, slot, node.key
         case Metric(p, a, b, flipped):
-            return 1, a, b, p.id if p is not None else -1, flipped
+            return 1, a, b, p.key if p is not None else (), flipped
         case Epsilon(slots, vectors):
-            return 2, slots, [v.id for v in vectors]
+            return 2, slots, [v.key for v in vectors]
         case Projector(spin, p, left, right):
-            return 3, spin, p.id, left.key(), right.key()
+            return 3, spin, p.key, left.key(), right.key()
     raise AssertionError(factor)
 
 

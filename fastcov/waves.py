@@ -1,8 +1,8 @@
 """Partial waves of psi -> K+K- pi+pi-, written as in the paper.
 
 Each wave takes the four momenta and gives the amplitude's four-vector, upper components; contracted with the psi's
-polarisation it is the wave's amplitude without its coupling and resonance factors. Equation numbers are those of Zou and
-Bugg, Eur. Phys. J. A 16, 537 (hep-ph/0211457). In the formulas, with phi = kp + km, f = pip + pim, psi = phi + f,
+polarisation it is the wave's amplitude without its coupling and resonance factors. Equation numbers are those of Zou
+and Bugg, Eur. Phys. J. A 16, 537 (hep-ph/0211457). In the formulas, with phi = kp + km, f = pip + pim, psi = phi + f,
 
     T(L) = t~(L)(psi; phi, f) B_L      t1 = t~(1)(phi; kp, km) B_1      t2 = t~(2)(f; pip, pim) B_2
 

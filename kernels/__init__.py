@@ -1,4 +1,4 @@
-"""The Triton executor: tapes on NVIDIA GPUs, or in Triton's interpreter. Importing it needs neither torch nor Triton."""
+"""The Triton executor: tapes on NVIDIA GPUs or in Triton's interpreter. Importing it needs neither torch nor Triton."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def run(
     tape: Tape,
     shape: tuple[int, ...],
     inputs: Sequence[Any],
-    input_axes: Sequence[tuple[int, ...] | None],
+    input_axes: Sequence[Any],
     outputs: Sequence[Any],
-    output_axes: Sequence[tuple[int, ...] | None],
+    output_axes: Sequence[Any],
     compute: str,
     interpret: bool = False,
 ) -> None:

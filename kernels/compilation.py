@@ -13,7 +13,7 @@ from ..tape import Tape
 from .program import Layout, Program, live_numbers, lower
 from .tape_kernel import sum_kernel, tape_kernel
 
-# No multiply-add, and subnormal numbers are kept: Triton's square root would otherwise flush them in float32.
+# No multiply-add, and no flushing of subnormal numbers in Triton's library functions.
 OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
 # How many numbers per event one kernel may hold, by the type of the arithmetic: 255 registers of 32 bits, less some for
 # addresses and for division.
@@ -38,10 +38,9 @@ class Plan(NamedTuple):
     warps: int
 
 
-def plan(tape: Tape, layouts: Sequence[tuple], compute: str) -> Plan:
-    """layouts: a Layout, or a tuple of its fields, for each input, then for each output. compute: "f" or "d"."""
-    named = [Layout(*layout) for layout in layouts]
-    program = lower(tape, named[: len(tape.inputs)], named[len(tape.inputs) :], compute)
+def plan(tape: Tape, layouts: Sequence[Layout], compute: str) -> Plan:
+    """layouts: of each input, then of each output. compute: "f" or "d", the type of the arithmetic."""
+    program = lower(tape, layouts, compute)
     live = live_numbers(tape)
     block, warps = next((block, warps) for most, block, warps in BLOCKS[compute] if live <= most)
     columns = dict(zip(("OP", "A", "B", "C", "D"), zip(*program.rows, strict=True), strict=True))

@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from triton.runtime import JITFunction, driver
 from ..tape import Output, Tape
 from . import INTERPRET
 from .compilation import LIMITS, SUM_BLOCK, SUM_GROUP, Plan, compile_sum, compile_tape, plan
-from .program import split
+from .program import Layout, split
 from .tape_kernel import sum_kernel, tape_kernel
 
 INTERPRETER = -1  # in place of a device's index
@@ -28,7 +28,9 @@ XYZE = (0, 1, 2, 3)
 
 _TYPES = {torch.float32: "fp32", torch.float64: "fp64"}
 _NUMBERS = {"fp32": (ctypes.c_float, torch.float32), "fp64": (ctypes.c_double, torch.float64)}
-_kernels: dict[tuple, "_Kernel"] = {}
+_Layouts: TypeAlias = tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]  # kind, dtype, axes, as in Layout
+_kernels: dict[tuple[str, _Layouts, str, int], "_Kernel"] = {}
+_sum_launches: dict[int, Callable[..., None]] = {}
 _lock = threading.Lock()  # one compilation at a time, and one interpreted launch: Triton patches its own modules for it
 
 
@@ -36,16 +38,16 @@ def run(
     tape: Tape,
     shape: tuple[int, ...],
     inputs: Sequence[Any],
-    input_axes: Sequence[tuple[int, ...] | None],
+    input_axes: Sequence[Any],
     outputs: Sequence[torch.Tensor],
-    output_axes: Sequence[tuple[int, ...] | None],
+    output_axes: Sequence[Any],
     compute: str,
     interpret: bool = False,
 ) -> None:
     """Run a tape on every event of `shape` and fill the outputs, queued on the current stream of their device.
 
-    inputs: for a vector a tensor (..., 4), or a tuple of four tensors (...), its columns; for a scalar a tensor (...) or
-    a number. Leading axes broadcast to `shape`. A tensor without axes on the CPU counts as a number.
+    inputs: for a vector a tensor (..., 4), or a tuple of four tensors (...), its columns; for a scalar a tensor (...)
+    or a number. Leading axes broadcast to `shape`. A tensor without axes on the CPU counts as a number.
     input_axes: for each vector the positions of x, y, z, E in the last axis or in the tuple; not read for a scalar.
     outputs: tensors shape + (), (m,) or (m, m), without shape for a sum.
     output_axes: for each vector or matrix the positions of x, y, z, E in the last axis or axes, -1 for one not kept.
@@ -82,7 +84,9 @@ def run(
 
 
 def event_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
-    """The one stride with which all axes can be walked as one; None if there is none, 1 for a single event."""
+    """The one stride with which all axes can be walked as one, or None; anything for a single event."""
+    if len(shape) == 1:
+        return strides[0]
     stride = span = None
     for size, step in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
@@ -101,7 +105,7 @@ class _Operands:
 
     def __init__(self, shape: tuple[int, ...], events: int):
         self.shape, self.events = shape, events
-        self.layouts: list[tuple] = []
+        self.layouts: list[tuple[str, torch.dtype, tuple[int, ...]]] = []
         self.pointers: list[int] = []
         self.strides: list[int] = []
         self.values: list[float] = []
@@ -110,29 +114,58 @@ class _Operands:
         self.summed: list[tuple[torch.Tensor, int]] = []  # an output, and its first row of sums
         self.sums = 0
 
-    def vector(self, x: torch.Tensor | tuple[torch.Tensor, ...], axes: tuple[int, ...]) -> None:
+    def vector(self, x: Any, axes: tuple[int, ...]) -> None:
         if type(x) is tuple:
             self.columns([x[axis] for axis in axes])
-            return
-        if x.numel() == 4 * self.events and x.is_contiguous() and self.packed(x, axes):
-            return
-        x, stride = self.one_axis(x.expand(*self.shape, 4))
-        step, size, address = x.stride(-1), x.element_size(), x.data_ptr()
-        self.places([address + axis * step * size for axis in axes], [stride] * 4, x.dtype, XYZE)
+        elif not (x.numel() == 4 * self.events and x.is_contiguous() and self.packed(x, axes)):
+            shape = (*self.shape, 4)
+            if x.shape != shape:
+                x = x.expand(shape)
+            strides = x.stride()
+            stride = event_stride(self.shape, strides[:-1])
+            if stride is None:
+                self.vector(self.copied(x), axes)
+            else:
+                address, step = x.data_ptr(), strides[-1] * x.element_size()
+                self.places([address + axis * step for axis in axes], [stride] * 4, x.dtype, XYZE)
+
+    def packed(self, x: torch.Tensor, axes: tuple[int, ...]) -> bool:
+        """Add a contiguous array as packed, where its address lets an event be moved as a whole."""
+        address = x.data_ptr()
+        if address % 16:
+            return False
+        self.pointers.append(address)
+        self.layouts.append(("packed", x.dtype, axes))
+        return True
 
     def columns(self, columns: list[torch.Tensor]) -> None:
-        if any(column.dtype != columns[0].dtype for column in columns):
-            columns = [column.double() for column in columns]
-        pairs = [self.one_axis(column.expand(self.shape)) for column in columns]
-        self.places([x.data_ptr() for x, _ in pairs], [stride for _, stride in pairs], pairs[0][0].dtype, XYZE)
+        dtype = columns[0].dtype
+        if [column.dtype for column in columns].count(dtype) != 4:
+            dtype = torch.float64
+            columns = [self.copied(column.double()) for column in columns]
+        placed = [self.column(column) for column in columns]
+        self.places([address for address, _ in placed], [stride for _, stride in placed], dtype, XYZE)
 
-    def scalar(self, x: torch.Tensor | float) -> None:
+    def scalar(self, x: Any) -> None:
         if not isinstance(x, torch.Tensor) or (x.dim() == 0 and not x.is_cuda):
             self.values.append(float(x))
-            self.layouts.append(("value", "fp64", ()))
+            self.layouts.append(("value", torch.float64, ()))
         else:
-            x, stride = self.one_axis(x.expand(self.shape))
-            self.places([x.data_ptr()], [stride], x.dtype, ())
+            address, stride = self.column(x)
+            self.places([address], [stride], x.dtype, ())
+
+    def column(self, x: torch.Tensor) -> tuple[int, int]:
+        """Address and stride of one number per event."""
+        if x.numel() == self.events and x.is_contiguous():
+            return x.data_ptr(), 1
+        if x.shape != self.shape:
+            x = x.expand(self.shape)
+        stride = event_stride(self.shape, x.stride())
+        return (x.data_ptr(), stride) if stride is not None else (self.copied(x).data_ptr(), 1)
+
+    def copied(self, x: torch.Tensor) -> torch.Tensor:
+        self.copies.append(x.contiguous())
+        return self.copies[-1]
 
     def output(self, declared: Output, x: torch.Tensor, axes: tuple[int, ...] | None) -> None:
         axes = axes or ()
@@ -140,7 +173,7 @@ class _Operands:
         if declared.summed:
             self.summed.append((x, self.sums))
             self.sums += x.numel()
-            self.layouts.append(("sum", "fp64", axes))
+            self.layouts.append(("sum", torch.float64, axes))
             return
         whole = len(kept) == 4 or (len(kept) == 2 and declared.kind == "vector")
         if whole and x.is_contiguous() and self.packed(x, axes):
@@ -172,34 +205,16 @@ class _Operands:
         for output, filled in self.late:
             output.copy_(filled)
 
-    def packed(self, x: torch.Tensor, axes: tuple[int, ...]) -> bool:
-        """Add a contiguous array as packed, if its alignment lets an event be moved as a whole."""
-        address = x.data_ptr()
-        if address % 16:
-            return False
-        self.pointers.append(address)
-        self.layouts.append(("packed", _TYPES[x.dtype], axes))
-        return True
-
     def places(self, addresses: list[int], strides: list[int], dtype: torch.dtype, axes: tuple[int, ...]) -> None:
         self.pointers += addresses
-        if all(stride == 1 for stride in strides):
+        if strides.count(1) == len(strides):
             kind = "unit"
-        elif not any(strides):
+        elif strides.count(0) == len(strides):
             kind = "shared"
         else:
             kind = "strided"
             self.strides += strides
-        self.layouts.append((kind, _TYPES[dtype], axes))
-
-    def one_axis(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-        """An input and the stride of its events, after a copy where its leading axes have no single one."""
-        stride = event_stride(self.shape, x.stride()[: len(self.shape)])
-        if stride is None:
-            x = x.contiguous()
-            self.copies.append(x)
-            stride = x.numel() // self.events
-        return x, stride
+        self.layouts.append((kind, dtype, axes))
 
 
 @lru_cache(maxsize=256)
@@ -215,7 +230,7 @@ class _Kernel(NamedTuple):
     sums: int
 
 
-def _kernel(tape: Tape, layouts: tuple[tuple, ...], compute: str, device: int) -> _Kernel:
+def _kernel(tape: Tape, layouts: _Layouts, compute: str, device: int) -> _Kernel:
     key = (tape.fingerprint, layouts, compute, device)
     kernel = _kernels.get(key)
     if kernel is None:
@@ -226,37 +241,53 @@ def _kernel(tape: Tape, layouts: tuple[tuple, ...], compute: str, device: int) -
     return kernel
 
 
-def _make_kernel(tape: Tape, layouts: tuple[tuple, ...], compute: str, device: int) -> _Kernel:
+def _make_kernel(tape: Tape, layouts: _Layouts, compute: str, device: int) -> _Kernel:
     if device == INTERPRETER:
-        planned = plan(tape, layouts, compute)
+        planned = _planned(tape, layouts, compute)
         types = [_NUMBERS[dtype] for dtype, _ in planned.program.pointers]
-        launch = partial(_interpret, types, planned.constexprs)
+        launch: Callable[..., None] = partial(_interpret, types, planned.constexprs)
     else:
         compiled, planned = _compiled(tape, layouts, compute, driver.active.get_current_target())
-        launch = _loaded(compiled)
+        launch = _loaded(compiled, device)
     return _Kernel(launch, planned.block, planned.program.sums)
 
 
+def _planned(tape: Tape, layouts: _Layouts, compute: str) -> Plan:
+    return plan(tape, [Layout(kind, _TYPES[dtype], axes) for kind, dtype, axes in layouts], compute)
+
+
 @cache
-def _compiled(tape: Tape, layouts: tuple[tuple, ...], compute: str, target: GPUTarget) -> tuple[Any, Plan]:
-    planned = plan(tape, layouts, compute)
+def _compiled(tape: Tape, layouts: _Layouts, compute: str, target: GPUTarget) -> tuple[Any, Plan]:
+    planned = _planned(tape, layouts, compute)
     return compile_tape(tape, planned, target), planned
 
 
-def _loaded(compiled: Any) -> Callable[..., None]:
-    """What launches a compiled kernel on the current device: a copy, which loads the binary there when first run."""
+@cache
+def _compiled_sum(target: GPUTarget) -> Any:
+    return compile_sum(target)
+
+
+def _loaded(compiled: Any, device: int) -> Callable[..., None]:
+    """What launches a compiled kernel on the current device, to which its binary is loaded."""
     kernel = copy.copy(compiled)
+    kernel._init_handles()
     constexprs = (None,) * list(compiled.src.signature.values()).count("constexpr")
-    get_device, get_stream = driver.active.get_current_device, driver.active.get_current_stream
+    get_stream = driver.active.get_current_stream
 
     def launch(grid: tuple[int, int, int], *arguments: Any) -> None:
-        kernel[grid](*arguments, *constexprs, stream=get_stream(get_device()))
+        kernel[grid](*arguments, *constexprs, stream=get_stream(device))
 
     return launch
 
 
 def _interpret(
-    types: list, constexprs: dict, grid: tuple, n: int, pointers: tuple, strides: tuple, values: tuple
+    types: list[Any],
+    constexprs: dict[str, Any],
+    grid: tuple[int, int, int],
+    n: int,
+    pointers: tuple[int, ...],
+    strides: tuple[int, ...],
+    values: tuple[float, ...],
 ) -> None:
     places = tuple(
         torch.frombuffer(number.from_address(address), dtype=dtype)
@@ -281,10 +312,12 @@ def _added_up(terms: torch.Tensor, device: int) -> torch.Tensor:
     return terms[:, 0]
 
 
-@cache
 def _sum_launch(device: int) -> Callable[..., None]:
-    with _lock:
-        return _loaded(compile_sum(driver.active.get_current_target()))
+    launch = _sum_launches.get(device)
+    if launch is None:
+        with _lock:
+            launch = _sum_launches[device] = _loaded(_compiled_sum(driver.active.get_current_target()), device)
+    return launch
 
 
 def _device_index(x: torch.Tensor) -> int:

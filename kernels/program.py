@@ -63,13 +63,13 @@ class Program(NamedTuple):
 
 
 class _Lowering:
-    def __init__(self, tape: Tape, inputs: Sequence[Layout], outputs: Sequence[Layout]):
-        self.tape, self.inputs, self.outputs = tape, inputs, outputs
+    def __init__(self, tape: Tape, layouts: Sequence[Layout]):
+        self.inputs, self.outputs = layouts[: len(tape.inputs)], layouts[len(tape.inputs) :]
         self.rows: list[tuple[int, int, int, int, int]] = []
         self.pointers: list[tuple[str, bool]] = []
         self.strides = self.values = self.sums = self.results = 0
-        self.input_place = [self.place(i.kind, layout) for i, layout in zip(tape.inputs, inputs, strict=True)]
-        self.output_place = [self.place(o.kind, layout) for o, layout in zip(tape.outputs, outputs, strict=True)]
+        self.input_place = [self.place(i.kind, layout) for i, layout in zip(tape.inputs, self.inputs, strict=True)]
+        self.output_place = [self.place(o.kind, layout) for o, layout in zip(tape.outputs, self.outputs, strict=True)]
         if self.sums:
             self.pointers.append(("fp64", False))
 
@@ -149,12 +149,12 @@ class _Lowering:
         return layout.axes[c] if layout.kind == "sum" else sum(axis >= 0 for axis in layout.axes[:c])
 
 
-def lower(tape: Tape, inputs: Sequence[Layout], outputs: Sequence[Layout], compute: str) -> Program:
-    """The kernel's program for arrays of these layouts, one Layout for each input and output.
+def lower(tape: Tape, layouts: Sequence[Layout], compute: str) -> Program:
+    """The kernel's program for arrays of these layouts, one for each input and then one for each output.
 
     compute: "f" or "d", the type of the arithmetic, to which the constants are rounded by way of float64.
     """
-    low = _Lowering(tape, inputs, outputs)
+    low = _Lowering(tape, layouts)
     registers: dict[tuple[str, int], int] = {}
     for number, *operands in tape.code:
         op = OPCODES[number]
@@ -217,8 +217,8 @@ def restrict(tape: Tape, outputs: Sequence[int]) -> Tape:
 def split(tape: Tape, limit: int) -> tuple[tuple[Tape, tuple[int, ...]], ...]:
     """The launches that a tape takes when a kernel can hold `limit` numbers per event: tapes and the outputs of each.
 
-    A tape with at most `limit` numbers alive at once (`live_numbers`), or with a single output, is one launch. Any other
-    is cut by outputs: in their order, each joins the part before it while that part, restricted to what its outputs
+    A tape with at most `limit` numbers alive at once (`live_numbers`), or with a single output, is one launch. Others
+    are cut by outputs: in their order, each joins the part before it while that part, restricted to what its outputs
     need, stays within the limit, and opens a new part otherwise. A part of one output is never cut, however large; the
     compiler then spills. What several parts need is computed again in each, by the same operations, so the results do
     not depend on the cut.
@@ -238,11 +238,11 @@ def split(tape: Tape, limit: int) -> tuple[tuple[Tape, tuple[int, ...]], ...]:
     return tuple(parts)
 
 
-def bytes_per_event(tape: Tape, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> int:
+def bytes_per_event(tape: Tape, layouts: Sequence[Layout]) -> int:
     """What an event's inputs and outputs occupy in these layouts; shared and summed ones count nothing."""
     size = {"fp32": 4, "fp64": 8}
     total = 0
-    for one, layout in zip((*tape.inputs, *tape.outputs), (*inputs, *outputs), strict=True):
+    for one, layout in zip((*tape.inputs, *tape.outputs), layouts, strict=True):
         if layout.kind in ("packed", "unit", "strided"):
             kept = sum(axis >= 0 for axis in layout.axes)
             numbers = {"scalar": 1, "vector": kept, "matrix": kept * kept}[one.kind]

@@ -1,8 +1,8 @@
 """The Triton kernel that runs any tape: it unrolls a lowered program, a constexpr, at compile time.
 
-One program of the grid takes BLOCK events. A scalar is a block of BLOCK numbers, or one number where it is the same for
-all events; a vector is a tuple of four of those, in the order x, y, z, E. Each operation appends its result to the tuple
-`v`, which later operations index. The operations and their operands are those of `program.lower`.
+One program of the grid takes BLOCK events. A scalar is a block of BLOCK numbers, or one number where it is the same
+for all events; a vector is a tuple of four of those, in the order x, y, z, E. Each operation appends its result to the
+tuple `v`, which later operations index. The operations and their operands are those of `program.lower`.
 
 The bits are IEEE and the same as on every executor: `div_rn` and `sqrt_rn` in float32, where plain `/` and `sqrt` are
 approximations; a negation that is a product with -1, since Triton 3.6 makes -a of 0 - a, which loses the sign of zero;

@@ -1,0 +1,126 @@
+"""All components of a tensor built on arrays."""
+
+import functools
+from math import prod
+from operator import mul
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .assemble import assemble
+from .components import Products, outer_products
+from .contract import finish
+from .deferred import ArrayTensor
+from .dispatch import Options, Structure, run
+from .fused import output_of
+from .graph import Graph
+from .tape import Input, Tape
+from .tensors import Scalar, Tensor
+
+PLANS_KEPT = 256
+CHUNK_BYTES = 1 << 22  # of a product of full rank: it is written and read several times, so it should stay in cache
+
+
+class Plan(NamedTuple):
+    rank: int
+    tape: Tape
+    products: Products | None  # for ranks above 2
+
+
+_plans: dict[Any, Plan] = {}
+_lock = Lock()
+
+
+def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
+    """The components of a tensor built on arrays, as an array (..., 4, ..., 4) with one axis of 4 for each index.
+
+    options: `backend`, `compute`, `threads`, `order` as in `fastcov.fused`. The same structure is planned once,
+    whatever the arrays. Raises MemoryError, before allocating, for a result above `max_bytes`: contract the tensor
+    instead, with `fastcov.einsum`, for which no component of it is ever formed.
+    """
+    if isinstance(tensor, Scalar) or (isinstance(tensor, Tensor) and tensor.graph is not None):
+        raise TypeError("dense: a traced tensor has no components; return it from the fused function instead")
+    if isinstance(tensor, Tensor):
+        tensor = ArrayTensor(_same, (tensor,), {}, tensor.rank)
+    if not isinstance(tensor, ArrayTensor):
+        raise TypeError(f"dense: tensor must be a tensor built on arrays, not {type(tensor).__name__}")
+    unknown = set(options) - {"backend", "compute", "threads", "order"}
+    if unknown:
+        raise ValueError(f"dense: unknown keyword {min(unknown)!r}; known are backend, compute, threads, order")
+    chosen = Options(**options).checked()
+    leaves = tensor.leaves()
+    _check_size(tensor.rank, leaves, max_bytes)
+    plan = _plan(tensor, len(leaves))
+    if plan.products is None:
+        return run(plan.tape, Structure("single"), leaves, chosen)
+    return _multiplied(plan, run(plan.tape, Structure("tuple"), leaves, chosen))
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _check_size(rank: int, leaves: list[Any], max_bytes: int) -> None:
+    shapes = [np.shape(leaf[0]) if isinstance(leaf, tuple) else np.shape(leaf)[:-1] for leaf in leaves]
+    events = prod(np.broadcast_shapes(*shapes))
+    size = events * 4**rank * 8
+    if size > max_bytes:
+        raise MemoryError(
+            f"dense: a tensor of rank {rank} for {events:,} events takes {_readable(size)}, above max_bytes = "
+            f"{_readable(max_bytes)}; contract it with fastcov.einsum instead, which never forms its components"
+        )
+
+
+def _readable(size: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def _plan(tensor: ArrayTensor, inputs: int) -> Plan:
+    key = tensor.structure()
+    plan = _plans.get(key)
+    if plan is None:
+        with _lock:
+            plan = _plans[key] = _made(tensor, inputs)
+            if len(_plans) > PLANS_KEPT:
+                del _plans[next(iter(_plans))]
+    return plan
+
+
+def _made(tensor: ArrayTensor, count: int) -> Plan:
+    graph = Graph()
+    inputs = tuple(Input(f"array {n}", "vector") for n in range(count))
+    symbols = {id(leaf): Tensor.of_node(graph.input(n, inputs[n].name, True)) for n, leaf in enumerate(tensor.leaves())}
+    value = tensor.traced(lambda leaf: symbols[id(leaf)])
+    if tensor.rank <= 2:
+        return Plan(tensor.rank, assemble(inputs, [output_of("dense", graph, value)]), None)
+    products = outer_products(graph, Tensor(graph, finish(graph, value.terms), value.lower))
+    return Plan(tensor.rank, assemble(inputs, products.outputs), products)
+
+
+def _multiplied(plan: Plan, parts: tuple[Any, ...]) -> Any:
+    """The sum of outer products, chunk by chunk."""
+    assert plan.products is not None
+    own = {"scalar": 0, "vector": 1, "matrix": 2}[plan.tape.outputs[0].kind]
+    shape = parts[0].shape[: parts[0].ndim - own]
+    events = prod(shape)
+    flat = [part.reshape(events, *part.shape[len(shape) :]) for part in parts]
+    whole = (events, *(4,) * plan.rank)
+    result = flat[0].new_zeros(whole) if hasattr(flat[0], "new_zeros") else np.zeros(whole, flat[0].dtype)
+    step = max(1, CHUNK_BYTES // (4**plan.rank * 8))
+    for start in range(0, events, step):
+        chunk = [part[start : start + step] for part in flat]
+        for coefficient, is_output, pieces in plan.products.terms:
+            factors = [_broadcast(chunk[piece.output], piece.slots, plan.rank) for piece in pieces]
+            scale = _broadcast(chunk[int(coefficient)], (), plan.rank) if is_output else coefficient
+            result[start : start + step] += functools.reduce(mul, factors, scale)
+    return result.reshape(*shape, *(4,) * plan.rank)
+
+
+def _broadcast(part: Any, slots: tuple[int, ...], rank: int) -> Any:
+    """A piece with its axes where the tensor has them."""
+    return part.reshape(len(part), *(4 if slot in slots else 1 for slot in range(rank)))
