@@ -68,7 +68,7 @@ cdef extern from "executor.h" nogil:
     double finish_sum(const double *levels, int sums, int s, unsigned long long count)
 
 # In units of events times operations of the tape; one takes 0.1 to 0.3 ns.
-cdef double WORK_PER_THREAD = 200_000
+cdef double WORK_PER_THREAD = 500_000
 cdef double WORK_BETWEEN_SIGNALS = 100_000_000
 
 cdef Py_ssize_t MOST_EVENTS = 1 << 62
@@ -329,13 +329,11 @@ cdef int _read_axes(int *target, axes) except -1:
 cdef int _single(Py_buffer *view, str name) except -1:
     """Whether the array is float32 rather than float64."""
     cdef const char *code = view.format
-    if code[0] == c"=":  # at an address that is no multiple of the size
+    if code != NULL and code[0] == c"=":  # at an address that is no multiple of the size
         code += 1
-    if code[0] == c"d" and code[1] == 0:
-        return 0
-    if code[0] == c"f" and code[1] == 0:
-        return 1
-    raise TypeError(f"{name}: elements of format {view.format.decode()!r}, neither native float32 nor float64")
+    if code != NULL and code[1] == 0 and code[0] in b"df":
+        return code[0] == c"f"
+    raise TypeError(f"{name}: elements are neither native float32 nor native float64")
 
 
 cdef class _Call:

@@ -18,7 +18,7 @@
 
 #include "opcodes.h"
 
-enum { BLOCK = 64, CHUNK = 1024, ALIGNMENT = 64 };
+enum { BLOCK = 64, CHUNK = 1024, CACHE_LINE = 64 };
 
 /* Registers are offsets into the scratch memory, in numbers; a vector register is four BLOCKs, x, y, z, E. */
 typedef struct {
@@ -124,6 +124,11 @@ typedef void chunk_function(const job *, ptrdiff_t first, ptrdiff_t end, void *r
 #define PAIR_(a, b) a##_##b
 #define PAIR(a, b) PAIR_(a, b)
 
+/* Memory is idle while a block is computed: meanwhile what the next block needs comes into the cache. */
+#define PREFETCH(address, distance, bytes, write)                                  \
+    for (size_t line = 0; line < (bytes); line += CACHE_LINE)                      \
+    __builtin_prefetch((const char *)(address) + (distance) + line, (write))
+
 #ifdef __has_builtin
 #if __has_builtin(__builtin_shufflevector) && __has_builtin(__builtin_convertvector)
 #define SHUFFLE __builtin_shufflevector
@@ -199,7 +204,7 @@ static void *allocate_scratch(const job *j, size_t size_of_real, double **sums, 
     const size_t accumulators = (size_t)j->program->sums * BLOCK * sizeof(double);
     const size_t runs = j->dims > 1 ? BLOCK : 1;
     const size_t bytes = registers + accumulators + runs * (size_t)j->dims * sizeof(ptrdiff_t);
-    char *scratch = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    char *scratch = aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (scratch) {
         *sums = (double *)(scratch + registers);
         w->index = (ptrdiff_t *)(scratch + registers + accumulators);

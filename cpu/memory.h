@@ -81,6 +81,7 @@ static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char
 #ifdef SHUFFLE
     for (; l + COUNT <= events; l += COUNT) {
         const MEMORY(packed_anywhere) *from = (const MEMORY(packed_anywhere) *)(data + l * 4 * sizeof(STORAGE));
+        PREFETCH(from, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *from, 0);
         const MEMORY(packed) a = from[0], b = from[1], c = from[2], d = from[3];
         const MEMORY(packed) even_ab = EVEN(a, b), odd_ab = ODD(a, b), even_cd = EVEN(c, d), odd_cd = ODD(c, d);
         const MEMORY(packed) rows[4] = {EVEN(even_ab, even_cd), EVEN(odd_ab, odd_cd), ODD(even_ab, even_cd),
@@ -111,6 +112,7 @@ static void MEMORY(store_packed)(const REAL *restrict in, const int *order, char
         const MEMORY(packed) low_even = LOW(rows[0], rows[2]), high_even = HIGH(rows[0], rows[2]);
         const MEMORY(packed) low_odd = LOW(rows[1], rows[3]), high_odd = HIGH(rows[1], rows[3]);
         MEMORY(packed_anywhere) *to = (MEMORY(packed_anywhere) *)(data + l * 4 * sizeof(STORAGE));
+        PREFETCH(to, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *to, 1);
         to[0] = LOW(low_even, low_odd);
         to[1] = HIGH(low_even, low_odd);
         to[2] = LOW(high_even, high_odd);

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from .graph import Graph, Node
-from .opcodes import BY_NAME
+from .opcodes import BY_NAME, OPCODES
 from .tape import Input, Output, Tape
 
 _STORES = {"scalar": "store_scalar", "vector": "store_vector", "matrix": "store_row"}
@@ -37,8 +37,37 @@ def lower(results: list[Node]) -> dict[Node, Node]:
             case "zero_vector":
                 new[node] = graph.zeros()
             case _:
-                new[node] = graph.copy(node, args)
+                new[node] = graph.copied(node, args)
     return new
+
+
+def nodes_of(tape: Tape) -> tuple[Graph, list[Node], list[list[Node]]]:
+    """A tape as a graph again: the graph, the node of each input, and the nodes of each output."""
+    graph = Graph(flatten=False)
+    inputs = [graph.input(n, one.name, one.kind == "vector") for n, one in enumerate(tape.inputs)]
+    return graph, inputs, replayed(tape, graph, inputs)
+
+
+def replayed(tape: Tape, graph: Graph, inputs: list[Node]) -> list[list[Node]]:
+    """The nodes of each output of a tape, run on these inputs.
+
+    The operations stay those of the tape, so that assembling them again gives the same bits; only projections are
+    recognised, for the sake of their derivative.
+    """
+    results: list[dict[int, Node]] = [{} for _ in tape.outputs]
+    registers: dict[str, dict[int, Node]] = {"v": {}, "s": {}}
+    for number, *row in tape.code:
+        op = OPCODES[number]
+        operands: list = []
+        for kind, x in zip(op.operands, row[len(op.result) :], strict=True):
+            operands.append(registers[kind][x] if kind in registers else tape.constants[x] if kind == "k" else x)
+        if not op.result:
+            results[operands[0]][operands[1] if op.name == "store_row" else 0] = operands[-1]
+        elif op.name in ("load_vector", "load_scalar"):
+            registers[op.result][row[0]] = inputs[operands[0]]
+        else:
+            registers[op.result][row[0]] = graph.recorded(op.name, operands, op.result == "v")
+    return [[rows[n] for n in sorted(rows)] for rows in results]
 
 
 def reachable(results: list[Node]) -> list[Node]:

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import structure
 from .assemble import assemble
 from .components import Products, outer_products
 from .contract import finish
 from .deferred import ArrayTensor
-from .dispatch import Options, Structure, run
+from .dispatch import Options, run
 from .fused import output_of
 from .graph import Graph
 from .tape import Input, Tape
@@ -53,8 +54,8 @@ def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
     _check_size(tensor.rank, leaves, max_bytes)
     plan = _plan(tensor, len(leaves))
     if plan.products is None:
-        return run(plan.tape, Structure("single"), leaves, chosen)
-    return _multiplied(plan, run(plan.tape, Structure("tuple"), leaves, chosen))
+        return run(plan.tape, structure.Leaf(), leaves, chosen)
+    return _multiplied(plan, run(plan.tape, structure.leaves(len(plan.tape.outputs)), leaves, chosen))
 
 
 def _same(tensor: Tensor) -> Tensor:

@@ -3,13 +3,15 @@
 A back end asked for by name runs or raises with the reason; only the automatic choice chooses.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import arrays, cpu
-from .tape import Tape
+from .structure import Stack, Structure
+from .tape import Input, Tape
 
 BACKENDS = ("cpu",)
 ARITHMETIC = {"float64": "d", "float32": "f"}
@@ -48,52 +50,23 @@ class Options(NamedTuple):
         return self
 
 
-class Structure(NamedTuple):
-    """How the outputs of a tape are handed to the caller: one, a tuple, a dict, or stacked in one array."""
-
-    kind: str  # "single", "tuple", "dict" or "stack"
-    keys: tuple = ()
-
-    def pack(self, results: Sequence[Any]) -> Any:
-        if self.kind == "single":
-            return results[0]
-        return dict(zip(self.keys, results, strict=True)) if self.kind == "dict" else tuple(results)
-
-    def unpack(self, name: str, value: Any, count: int) -> list[Any]:
-        """The parts of something that must have the outputs' structure."""
-        if self.kind == "single":
-            return [value]
-        if self.kind == "dict":
-            if not isinstance(value, dict) or set(value) != set(self.keys):
-                raise ValueError(f"{name} must be a dict with the keys {', '.join(map(repr, self.keys))}")
-            return [value[key] for key in self.keys]
-        if self.kind == "stack":
-            if not hasattr(value, "__getitem__") or len(value) != count:
-                raise ValueError(f"{name} must have {count} as its first dimension")
-            return [value[n] for n in range(count)]
-        if not isinstance(value, tuple) or len(value) != count:
-            raise ValueError(f"{name} must be a tuple of {count}")
-        return list(value)
-
-
 def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Options) -> Any:
     """The outputs of a tape for these values, in the structure."""
     given = arrays.arguments(tape.inputs, values)
     letters = options.order if options.components is None else options.components
     shapes = [arrays.output_shape(output, given.shape, len(letters)) for output in tape.outputs]
-    if options.out is None:
-        if structure.kind == "stack":
-            whole = np.empty((len(shapes), *shapes[0]), given.dtype)
-            outputs = list(whole)
-        else:
-            outputs = [np.empty(shape, given.dtype) for shape in shapes]
-            whole = structure.pack(outputs)
-    else:
-        whole = options.out
-        outputs = structure.unpack("out", whole, len(shapes))
+    result = None
+    if options.out is not None:
+        result = options.out
+        outputs = structure.flatten("out", result)
         for n, (out, shape) in enumerate(zip(outputs, shapes, strict=True)):
-            name = "out" if structure.kind == "single" else f"out[{n}]"
+            name = "out" if len(outputs) == 1 else f"out[{n}]"
             arrays.check_out(name, out, shape, given.dtype, given.arrays, len(outputs) == 1)
+    elif isinstance(structure, Stack):
+        result = np.empty((len(shapes), *shapes[0]), given.dtype)
+        outputs = list(result)
+    else:
+        outputs = [np.empty(shape, given.dtype) for shape in shapes]
     program_of(tape).run(
         given.shape,
         given.arrays,
@@ -103,7 +76,51 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Option
         ARITHMETIC[options.compute or "float64"],
         options.threads,
     )
-    return whole
+    return structure.build(iter(outputs), np.stack) if result is None else result
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value has components, rather than being a number or a symbol of a trace."""
+    return isinstance(value, (list, tuple)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+
+
+def event_shape(one: Input, value: Any) -> tuple[int, ...]:
+    """The leading shape of a value for this input; () if all events share it."""
+    if isinstance(value, tuple):
+        value, inner = value[0], 0
+    else:
+        inner = 1 if one.kind == "vector" else 0
+    shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+    return shape[: len(shape) - inner]
+
+
+def summed_to(one: Input, array: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient by an input whose value had this leading shape: summed over what broadcasting repeated."""
+    inner = 1 if one.kind == "vector" else 0
+    events = tuple(array.shape)[: len(array.shape) - inner]
+    if shape in ((), events):
+        return array
+    missing = len(events) - len(shape)
+    repeated = [n for n in range(len(events)) if n < missing or shape[n - missing] != events[n]]
+    return array.sum(tuple(repeated)).reshape(*shape, *array.shape[len(events) :])
+
+
+def stack(parts: list[Any], axis: int) -> Any:
+    """numpy.stack of the arrays' own library."""
+    return _namespace(parts[0]).stack(parts, axis)
+
+
+def embedded(array: Any, letters: str, order: str) -> tuple[Any, ...]:
+    """The components `letters` of 4-vectors as columns in `order`, zero where they are missing."""
+    if array.shape[-1] != len(letters):
+        raise ValueError(f"cotangent: shape {tuple(array.shape)} does not end in {len(letters)} components")
+    zero = _namespace(array).zeros_like(array[..., 0])
+    return tuple(array[..., letters.index(c)] if c in letters else zero for c in order)
+
+
+def _namespace(array: Any) -> Any:
+    """The library of an array."""
+    return sys.modules[{"jaxlib": "jax.numpy"}.get(name := type(array).__module__.partition(".")[0], name)]
 
 
 def program_of(tape: Tape) -> cpu.Program:

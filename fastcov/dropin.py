@@ -5,25 +5,24 @@ meaning: components are lower ones except those of `Gt_con`, and `phif243` sums 
 r = a, which is the default here. Then T1_cov, T2_cov, T4_cov and phif243 are exactly zero, since a is orthogonal to its
 own transverse metric; for a decay a -> b c the vector that belongs there is r = b - c.
 
-The posted P4 is not the spin-4 projector, though it was meant to be. Its permutations are applied as scatters where the
-formula gathers (`einsum('ijklmnop->minjolpk', gggg)` says where the axes of the product go, not where they come from),
-and the first of its 24 fully mixed terms is the unpermuted product g~_ij g~_kl g~_mn g~_op. So it is not symmetric, not
-idempotent, its trace depends on a (11.26 for one random a, where a projector on spin 4 has 9), and with r r r r it gives
--0.381 r~ r~ r~ r~ + ... instead of r~ r~ r~ r~ + ... `projector="posted"`, the default, reproduces it;
+The posted P4 is not the spin-4 projector, though it was meant to be. Its permutations are applied as scatters where
+the formula gathers (`einsum('ijklmnop->minjolpk', gggg)` says where the axes of the product go, not where they come
+from), and the first of its 24 fully mixed terms is the unpermuted product g~_ij g~_kl g~_mn g~_op. So it is not
+symmetric, not idempotent, its trace depends on a (11.26 for one random a, where a projector on spin 4 has 9), and with
+r r r r it gives -0.381 r~ r~ r~ r~ + ... instead of r~ r~ r~ r~ + ... `projector="posted"`, the default, reproduces it;
 `projector="spin4"` takes the projector, eq. (22) of Zou and Bugg, Eur. Phys. J. A 16, 537 (hep-ph/0211457), which is
-`fastcov.projector(4, a)` with lower indices. Either way phif243 stays the post's sum of components, which depends on the
-frame; the amplitude itself, eq. (45), is `fastcov.waves.phif243`, another function of the same name.
+`fastcov.projector(4, a)` with lower indices. Either way phif243 stays the post's sum of components, which depends on
+the frame; the amplitude itself, eq. (45), is `fastcov.waves.phif243`, another function of the same name.
 
-`dot`, `Gt_con`, `Gt_cov`, `T1_cov`, `T2_cov` and `phif243` return arrays and take the keywords of a fused function's call
-(`compute`, `threads`, `out`, ...; see `fastcov.fused`). `P4` and `T4_cov` return tensors built on the arrays, which hold
-no components: contract them with `fastcov.einsum`, or look at a few events with `fastcov.dense`.
+`dot`, `Gt_con`, `Gt_cov`, `T1_cov`, `T2_cov` and `phif243` return arrays and take the keywords of a fused function's
+call (`compute`, `threads`, `out`, ...; see `fastcov.fused`). `P4` and `T4_cov` return tensors built on the arrays,
+which hold no components: contract them with `fastcov.einsum`, or look at a few events with `fastcov.dense`.
 
 Domain: a^2 != 0.
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -36,10 +35,10 @@ from .deferred import deferrable
 from .formalism import dot as lorentz_product
 from .formalism import einsum, lower, orbital, transverse
 from .formalism import projector as spin_projector
-from .fused import fused
+from .fused import Fused, fused
 from .tensors import Tensor, Terms, add_term
 
-__all__ = ["Gt_con", "Gt_cov", "P4", "T1_cov", "T2_cov", "T4_cov", "dot", "metric", "phif243"]
+__all__ = ["P4", "Gt_con", "Gt_cov", "T1_cov", "T2_cov", "T4_cov", "dot", "metric", "phif243"]
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -87,7 +86,8 @@ def T2_cov(a: Any, r: Any = None, **options: Any) -> Any:
 def T4_cov(a: Any, r: Any = None, *, projector: str = "posted") -> Any:
     """P4_{ijklmnop} r^m r^n r^o r^p, lower indices, rank 4, as a structured tensor.
 
-    With projector="posted" the posted P4 and not t~^(4), see the module's text; with projector="spin4" t~^(4), eq. (23).
+    With projector="posted" this is the posted P4's and not t~^(4), see the module's text; with projector="spin4" it is
+    t~^(4), eq. (23).
     Raises ValueError for another projector.
     """
     return _t4_cov(a, a if r is None else r, _checked(projector))
@@ -102,7 +102,7 @@ def phif243(a: Any, r: Any = None, *, projector: str = "posted", **options: Any)
     return _of_two(_phif243, _phif243_alone, a, r, {"projector": _checked(projector), **options})
 
 
-def _of_two(both: Callable, alone: Callable, a: Any, r: Any, options: dict[str, Any]) -> Any:
+def _of_two(both: Fused, alone: Fused, a: Any, r: Any, options: dict[str, Any]) -> Any:
     """both(a, r); where r is a, alone(a), traced with one vector so that r~ = 0 is known and not a rounding error."""
     return alone(a, **options) if r is None or r is a else both(a, r, **options)
 
@@ -123,7 +123,7 @@ def _gt_cov(a):
 
 
 @deferrable(rank=lambda a, projector: 8)
-def _p4(a: Any, projector: str) -> Tensor:
+def _p4(a: Any, projector: str) -> Any:
     if projector == "spin4":
         return lower(spin_projector(4, a))
     g = transverse(a)
@@ -135,7 +135,7 @@ def _p4(a: Any, projector: str) -> Tensor:
 
 
 @deferrable(rank=lambda a, r, projector: 4)
-def _t4_cov(a: Any, r: Any, projector: str) -> Tensor:
+def _t4_cov(a: Any, r: Any, projector: str) -> Any:
     if projector == "spin4":
         return lower(orbital(4, a, r))
     return einsum("ijklmnop,m,n,o,p->ijkl", _p4(a, projector), r, r, r, r)
@@ -186,7 +186,7 @@ def _posted_pairings() -> tuple[tuple[Pairs, Fraction], ...]:
     `output`. g~ is symmetric, so different outputs make the same product.
     """
     sums = json.loads(files(__package__).joinpath("posted_permutations.json").read_text())["sums"]
-    weights: Counter[Pairs] = Counter()
+    weights: defaultdict[Pairs, Fraction] = defaultdict(Fraction)
     for one in sums:
         for output in one["output_subscripts"]:
             places = [output.index(letter) for letter in "ijklmnop"]

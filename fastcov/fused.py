@@ -4,26 +4,30 @@ import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
 from . import polynomial
-from .assemble import assemble
+from .assemble import assemble, replayed
 from .components import matrix, vector
 from .contract import finish
-from .deferred import ArrayTensor
-from .dispatch import Options, Structure, program_of, run
+from .dispatch import Options, is_array, program_of, run
 from .graph import Graph, Node
+from .structure import Dict, Leaf, Stack, Structure, Tuple, leaves, packed
 from .tape import Cost, Input, Output, Tape
 from .tensors import Scalar, Tensor, rational
 
-TRACES_KEPT = 64  # of one fused function, for different constants
+TRACES_KEPT = 64  # of one function, for different constants
 
 
 class Summed(NamedTuple):
     """An output that is summed over events; see `fastcov.sum`."""
 
     value: Any
+
+
+class Stacked(tuple):
+    """Outputs of equal kind that the caller gets in one array, stacked along its first axis."""
 
 
 def sum(x: Any) -> Summed:
@@ -44,7 +48,7 @@ class Parameter(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What tracing gives: the tape, and how its outputs are handed out."""
+    """What tracing gives: the tape, and how its outputs are arranged."""
 
     tape: Tape
     structure: Structure
@@ -77,7 +81,278 @@ def fused(function: Callable | None = None, **defaults: Any) -> Any:
         return function.with_defaults(**defaults)
     if not callable(function):
         raise TypeError(f"fused: {function!r} is not callable")
-    return Fused(function, _parameters(function), {}).with_defaults(**defaults)
+    return FusedFunction(function, _parameters(function)).with_defaults(**defaults)
+
+
+def bundle(*waves: Callable, **defaults: Any) -> "Fused":
+    """Several fused functions of the same arguments in one pass: one array (n_waves, ..., 4), or fewer `components`.
+
+    Whatever the functions have in common is computed once: `bundle(...).cost` against the costs of the single ones
+    shows how much. The values are those of the single functions, to the bit. Its parameters are theirs, which must be
+    the same, with the same defaults; `defaults` are those of `fused`. Raises ValueError for no function, or for
+    functions of different parameters.
+    """
+    members = [fused(wave) for wave in waves]
+    if not members:
+        raise ValueError("bundle: at least one function is needed")
+    first = members[0]
+    for member in members:
+        if not isinstance(member, FusedFunction):
+            raise TypeError(f"bundle: {member.__name__} is a derivative; take the derivative of the bundle instead")
+        if (member.parameters, member.constants) != (first.parameters, first.constants):
+            raise ValueError(
+                f"bundle: {member.__name__} has other parameters or defaults than {first.__name__}: "
+                + ", ".join(p.name for p in first.parameters)
+            )
+
+    def together(*args: Any, **keywords: Any) -> Stacked:
+        return Stacked(member(*args, **keywords) for member in members)
+
+    together.__name__ = together.__qualname__ = "bundle"
+    together.__doc__ = "Bundle of " + ", ".join(member.__name__ for member in members)
+    return FusedFunction(together, first.parameters).with_defaults(**first.constants, **defaults)
+
+
+class Fused:
+    """A function on arrays: traced by `fastcov.fused`, or a derivative of one."""
+
+    __name__: str
+    arity: int  # how many positional arguments it takes
+    _options: Options
+    _fast: Callable[[tuple], tuple | None] | None = None
+    _structure: Structure
+
+    # What a kind of fused function has to provide.
+
+    def with_defaults(self, **defaults: Any) -> "Fused":
+        """The same function with other defaults for the keywords of its calls or for its constants."""
+        raise NotImplementedError
+
+    def bind(self, args: tuple, keywords: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[Any]]:
+        """The constants of a call, and the value of each input of its tape; what they use is taken from `keywords`."""
+        raise NotImplementedError
+
+    def trace(self, constants: dict[str, Any], shared: tuple[bool, ...] | None = None) -> Trace:
+        """The tape for these constants; `shared`: which inputs are one value for all events."""
+        raise NotImplementedError
+
+    def default_constants(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def arguments(self, constants: dict[str, Any], options: Options) -> Tuple:
+        """How the inputs of the tape are arranged as arguments."""
+        raise NotImplementedError
+
+    def trace_of(self, constants: dict[str, Any], values: list[Any]) -> Trace:
+        """The tape for these constants and values."""
+        return self.trace(constants)
+
+    def run_options(self, options: Options) -> Options:
+        """The options of a call as they hold for the tape."""
+        return options
+
+    def finish(self, constants: dict[str, Any], options: Options, values: list[Any], results: Any) -> Any:
+        """The results of the tape as the caller gets them."""
+        return results
+
+    # Calls
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if self._fast is not None and not keywords:
+            results = self._fast(args)
+            if results is not None:
+                return packed(self._structure, results)
+        if any(isinstance(a, (Scalar, Tensor)) for a in args):
+            return self._inlined(args, keywords)
+        given = {name: keywords.pop(name) for name in Options._fields if name in keywords}
+        options = self._options._replace(**given).checked() if given else self._options
+        plain = not given and not keywords
+        constants, values = self.bind(args, keywords, options)
+        if keywords:
+            raise ValueError(f"{self.__name__}(): unknown keyword {min(keywords)!r}; known are {self._known()}")
+        trace = self.trace_of(constants, values)
+        results = run(trace.tape, trace.structure, values, self.run_options(options))
+        if plain:
+            self._remember(trace)
+        return self.finish(constants, options, values, results)
+
+    def _remember(self, trace: Trace) -> None:
+        """Let plain calls on NumPy arrays go straight to the CPU executor from now on, where nothing else is needed."""
+
+    def _known(self) -> str:
+        return ", ".join(Options._fields)
+
+    def _inlined(self, args: tuple, keywords: dict[str, Any]) -> Any:
+        """The operations of the tape on traced arguments."""
+        for name in Options._fields:
+            if name in keywords:
+                raise TypeError(f"{self.__name__}(): {name!r} has no meaning inside a trace")
+        constants, values = self.bind(args, keywords, Options())
+        if any(is_array(value) for value in values):
+            raise TypeError(f"{self.__name__}(): traced values and arrays cannot be mixed")
+        graph = next(
+            v.node.graph if isinstance(v, Scalar) else v.graph for v in args if isinstance(v, (Scalar, Tensor))
+        )
+        trace = self.trace(constants)
+        nodes = [_input_node(graph, one, value) for one, value in zip(trace.tape.inputs, values, strict=True)]
+        results = []
+        for output, rows in zip(trace.tape.outputs, replayed(trace.tape, graph, nodes), strict=True):
+            if output.kind == "matrix":
+                raise TypeError(f"{self.__name__}(): a tensor of rank 2 cannot be taken apart again inside a trace")
+            value = Tensor.of_node(rows[0]) if output.kind == "vector" else Scalar(rows[0])
+            results.append(Summed(value) if output.summed else value)
+        if isinstance(trace.structure, Stack):
+            return Stacked(results)
+        return packed(trace.structure, results)
+
+    # Derivatives: see derived.py
+
+    @functools.cached_property
+    def vjp(self) -> "Fused":
+        """f.vjp(*inputs, cotangent=c): the gradient of sum c * f by each argument, in the argument's shape."""
+        from .derived import Vjp
+
+        return Vjp(self)
+
+    @functools.cached_property
+    def value_and_vjp(self) -> "Fused":
+        """f.value_and_vjp(*inputs, cotangent=c): (f(*inputs), f.vjp(*inputs, cotangent=c)) in one pass."""
+        from .derived import ValueAndVjp
+
+        return ValueAndVjp(self)
+
+    @functools.cached_property
+    def jvp(self) -> "Fused":
+        """f.jvp(*inputs, tangents=(...)): the tangent of the result, for one tangent an argument (None: zero)."""
+        from .derived import Jvp
+
+        return Jvp(self)
+
+    @functools.cached_property
+    def jacobian(self) -> "Fused":
+        """f.jacobian(*inputs): d f_m / d x_n of each event, (..., 4, 4) for a vector, one an input."""
+        from .derived import Jacobian
+
+        return Jacobian(self)
+
+    # What it is
+
+    @property
+    def tape(self) -> Tape:
+        """The tape for the default constants."""
+        return self.trace(self.default_constants()).tape
+
+    @property
+    def cost(self) -> Cost:
+        """Bytes (float64) and operations per event, for the default constants."""
+        return self.tape.cost()
+
+    def __deepcopy__(self, memo: dict) -> "Fused":
+        return self
+
+    def __repr__(self) -> str:
+        return f"<fused {self.__name__}>"
+
+
+class FusedFunction(Fused):
+    """A Python function, traced."""
+
+    def __init__(
+        self, function: Callable | None, parameters: tuple[Parameter, ...], traces: Mapping[tuple, Trace] | None = None
+    ):
+        self._function = function
+        self.parameters = parameters
+        self._positional = tuple(p for p in parameters if p.kind in ("vector", "scalar"))
+        self._runtime = tuple(p for p in parameters if p.kind == "runtime")
+        self.arity = len(self._positional)
+        self.constants = {p.name: p.default for p in parameters if p.kind == "constant"}
+        self._options = Options()
+        self._traces: OrderedDict[tuple, Trace] = OrderedDict(traces or {})
+        self._lock = RLock()
+        if function is not None:
+            functools.update_wrapper(self, function)
+
+    def with_defaults(self, **defaults: Any) -> "FusedFunction":
+        new = FusedFunction(self._function, self.parameters, self._traces)
+        new.__dict__.update({k: v for k, v in self.__dict__.items() if k.startswith("__")})
+        new._options = self._options._replace(
+            **{name: defaults.pop(name) for name in Options._fields if name in defaults}
+        ).checked()
+        for name in defaults:
+            if name not in self.constants:
+                raise ValueError(f"fused: unknown keyword {name!r}; known are {self._known()}")
+        new.constants = self.constants | defaults
+        return new
+
+    def _known(self) -> str:
+        return ", ".join([*(p.name for p in self.parameters), *Options._fields])
+
+    def bind(self, args: tuple, keywords: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[Any]]:
+        constants = {name: keywords.pop(name) if name in keywords else value for name, value in self.constants.items()}
+        values = list(args)
+        if len(values) > self.arity:
+            raise TypeError(f"{self.__name__}() takes {self.arity} positional arguments, not {len(values)}")
+        for p in (*self._positional[len(values) :], *self._runtime):
+            if p.name in keywords:
+                values.append(keywords.pop(p.name))
+            elif p.default is not inspect.Parameter.empty:
+                values.append(p.default)
+            else:
+                raise TypeError(f"{self.__name__}() is missing the argument {p.name!r}")
+        return constants, values
+
+    def default_constants(self) -> dict[str, Any]:
+        return self.constants
+
+    def arguments(self, constants: dict[str, Any], options: Options) -> Tuple:
+        return leaves(len(self._positional) + len(self._runtime))
+
+    def trace(self, constants: dict[str, Any], shared: tuple[bool, ...] | None = None) -> Trace:
+        key = tuple((name, type(value), value) for name, value in constants.items())
+        try:
+            trace = self._traces.get(key)
+        except TypeError:
+            name = next(name for name, value in constants.items() if not _hashable(value))
+            raise TypeError(f"{self.__name__}(): the constant {name!r} must be hashable") from None
+        if trace is not None:
+            return trace
+        for name, value in constants.items():
+            if value is inspect.Parameter.empty:
+                raise TypeError(f"{self.__name__}() is missing the keyword argument {name!r}")
+        if self._function is None:
+            raise ValueError(
+                f"{self.__name__}() was unpickled, without its source, for other constants than {constants}"
+            )
+        with self._lock:
+            function = functools.partial(self._function, **constants)
+            trace = self._traces[key] = _traced(self.__name__, function, self._positional + self._runtime)
+            while len(self._traces) > TRACES_KEPT:
+                self._traces.popitem(last=False)
+        return trace
+
+    def _remember(self, trace: Trace) -> None:
+        if self._options == Options() and not isinstance(trace.structure, Stack) and not self._runtime:
+            self._structure = trace.structure
+            self._fast = program_of(trace.tape).call
+
+    def _inlined(self, args: tuple, keywords: dict[str, Any]) -> Any:
+        if (
+            self._function is None
+            or any(is_array(value) for value in args)
+            or not keywords.keys().isdisjoint(Options._fields)
+        ):
+            return super()._inlined(args, keywords)
+        return self._function(*args, **{**self.constants, **keywords})
+
+    # Copies and pickles go by tape: the Python function need not be importable where it is read.
+
+    def __reduce__(self):
+        self.trace(self.constants)
+        state = {name: getattr(self, name) for name in ("constants", "_options", "__name__", "__doc__")}
+        return _restored, (self.parameters, dict(self._traces), state)
+
+    def __repr__(self) -> str:
+        return f"<fused {self.__name__}({', '.join(p.name for p in self.parameters)})>"
 
 
 def _parameters(function: Callable) -> tuple[Parameter, ...]:
@@ -100,146 +375,8 @@ def _parameters(function: Callable) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-class Fused:
-    """A function on arrays, made by `fastcov.fused`."""
-
-    def __init__(self, function: Callable | None, parameters: tuple[Parameter, ...], traces: Mapping[tuple, Trace]):
-        self._function = function
-        self.parameters = parameters
-        self._positional = tuple(p for p in parameters if p.kind in ("vector", "scalar"))
-        self._runtime = tuple(p for p in parameters if p.kind == "runtime")
-        self.defaults = {p.name: p.default for p in parameters if p.kind == "constant"}
-        self._options = Options()
-        self._traces: OrderedDict[tuple, Trace] = OrderedDict(traces)
-        self._lock = Lock()
-        self._fast: Callable[[tuple], tuple | None] | None = None
-        if function is not None:
-            functools.update_wrapper(self, function)
-
-    def with_defaults(self, **defaults: Any) -> "Fused":
-        """The same function with other defaults for the keywords of its calls or for its constants."""
-        new = Fused(self._function, self.parameters, self._traces)
-        new.__dict__.update({k: v for k, v in self.__dict__.items() if k.startswith("__") and k.endswith("__")})
-        options = {name: defaults.pop(name) for name in Options._fields if name in defaults}
-        new._options = self._options._replace(**options).checked()
-        for name in defaults:
-            if name not in self.defaults:
-                known = ", ".join([*Options._fields, *self.defaults])
-                raise ValueError(f"fused: unknown keyword {name!r}; known are {known}")
-        new.defaults = self.defaults | defaults
-        return new
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if self._fast is not None and not keywords:
-            results = self._fast(args)
-            if results is not None:
-                return self._structure.pack(results)
-        if any(isinstance(a, (Scalar, Tensor)) for a in args):
-            return self._inlined(args, keywords)
-        options = {name: keywords.pop(name) for name in Options._fields if name in keywords}
-        trace = self._trace(self._split_constants(keywords))
-        values = self._values(args, keywords)
-        chosen = self._options._replace(**options).checked() if options else self._options
-        result = run(trace.tape, trace.structure, values, chosen)
-        if not options and not keywords:
-            self._remember(trace)
-        return result
-
-    def _remember(self, trace: Trace) -> None:
-        """Let plain calls on NumPy arrays go straight to the CPU executor from now on."""
-        plain = self._options == Options() and trace.structure.kind != "stack"
-        if plain and not self._runtime:
-            self._structure = trace.structure
-            self._fast = program_of(trace.tape).call
-
-    def _split_constants(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        """The constants of a call, taken out of its keywords."""
-        constants = dict(self.defaults)
-        for name in self.defaults:
-            if name in keywords:
-                constants[name] = keywords.pop(name)
-        for name, value in constants.items():
-            if value is inspect.Parameter.empty:
-                raise TypeError(f"{self.__name__}() is missing the keyword argument {name!r}")
-        return constants
-
-    def _values(self, args: tuple, keywords: dict[str, Any]) -> list[Any]:
-        """One value for each input: positional ones, by position or name, then the run-time keywords."""
-        values = list(args)
-        if len(values) > len(self._positional):
-            raise TypeError(f"{self.__name__}() takes {len(self._positional)} positional arguments, not {len(values)}")
-        for p in (*self._positional[len(values) :], *self._runtime):
-            if p.name in keywords:
-                values.append(keywords.pop(p.name))
-            elif p.default is not inspect.Parameter.empty:
-                values.append(p.default)
-            else:
-                raise TypeError(f"{self.__name__}() is missing the argument {p.name!r}")
-        if keywords:
-            name = next(iter(keywords))
-            known = ", ".join([*(p.name for p in self.parameters), *Options._fields])
-            raise ValueError(f"{self.__name__}(): unknown keyword {name!r}; known are {known}")
-        return values
-
-    def _inlined(self, args: tuple, keywords: dict[str, Any]) -> Any:
-        if any(isinstance(value, ArrayTensor) or hasattr(value, "shape") for value in args):
-            raise TypeError(f"{self.__name__}(): traced values and arrays cannot be mixed")
-        for name in Options._fields:
-            if name in keywords:
-                raise TypeError(f"{self.__name__}(): {name!r} has no meaning inside a trace")
-        if self._function is None:
-            raise TypeError(
-                f"{self.__name__}() was unpickled without its source, so it cannot be called inside a trace"
-            )
-        return self._function(*args, **{**self._split_constants(keywords), **keywords})
-
-    # Tracing
-
-    @property
-    def tape(self) -> Tape:
-        """The tape for the default constants."""
-        return self._trace(self._split_constants({})).tape
-
-    @property
-    def cost(self) -> Cost:
-        """Bytes (float64) and operations per event, for the default constants."""
-        return self.tape.cost()
-
-    def _trace(self, constants: dict[str, Any]) -> Trace:
-        key = tuple((name, type(value), value) for name, value in constants.items())
-        try:
-            trace = self._traces.get(key)
-        except TypeError:
-            name = next(name for name, value in constants.items() if not _hashable(value))
-            raise TypeError(f"{self.__name__}(): the constant {name!r} must be hashable") from None
-        if trace is not None:
-            return trace
-        if self._function is None:
-            raise ValueError(f"{self.__name__}() was unpickled for other constants than {constants}")
-        with self._lock:
-            trace = self._traces[key] = trace_function(
-                self.__name__, functools.partial(self._function, **constants), self._positional + self._runtime
-            )
-            while len(self._traces) > TRACES_KEPT:
-                self._traces.popitem(last=False)
-        return trace
-
-    # Copies and pickles go by tape: the Python function need not be importable where it is read.
-
-    def __reduce__(self):
-        self._trace(self._split_constants({}))
-        state = {name: getattr(self, name) for name in ("defaults", "_options", "__name__", "__doc__")}
-        return _restored, (self.parameters, dict(self._traces), state)
-
-    def __deepcopy__(self, memo: dict) -> "Fused":
-        return self
-
-    def __repr__(self) -> str:
-        return f"<fused {self.__name__}({', '.join(p.name for p in self.parameters)})>"
-
-
-def _restored(parameters: tuple[Parameter, ...], traces: dict, state: dict[str, Any]) -> Fused:
-    new = Fused(None, parameters, traces)
+def _restored(parameters: tuple[Parameter, ...], traces: dict, state: dict[str, Any]) -> FusedFunction:
+    new = FusedFunction(None, parameters, traces)
     new.__dict__.update(state)
     return new
 
@@ -252,7 +389,7 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def trace_function(name: str, function: Callable, parameters: tuple[Parameter, ...]) -> Trace:
+def _traced(name: str, function: Callable, parameters: tuple[Parameter, ...]) -> Trace:
     """The trace of a function with the given inputs."""
     graph = Graph()
     inputs = tuple(Input(p.name, "vector" if p.kind == "vector" else "scalar", p.kind == "runtime") for p in parameters)
@@ -261,49 +398,18 @@ def trace_function(name: str, function: Callable, parameters: tuple[Parameter, .
     positional = [s for s, p in zip(symbols, parameters, strict=True) if p.kind != "runtime"]
     keywords = {p.name: s for s, p in zip(symbols, parameters, strict=True) if p.kind == "runtime"}
     value = function(*positional, **keywords)
+    structure: Structure
     if isinstance(value, dict):
-        structure, parts = Structure("dict", tuple(value)), list(value.values())
-    elif isinstance(value, Stacked):
-        structure, parts = Structure("stack"), list(value)
+        parts = list(value.values())
+        structure = Dict(tuple(value), (Leaf(),) * len(parts))
     elif isinstance(value, tuple) and not isinstance(value, Summed):
-        structure, parts = Structure("tuple"), list(value)
+        parts = list(value)
+        structure = Stack(len(parts)) if isinstance(value, Stacked) else leaves(len(parts))
     else:
-        structure, parts = Structure("single"), [value]
+        structure, parts = Leaf(), [value]
     if not parts:
         raise TypeError(f"{name}() returned nothing to compute")
     return Trace(assemble(inputs, [output_of(name, graph, part) for part in parts]), structure)
-
-
-class Stacked(tuple):
-    """Outputs of equal kind that the caller gets in one array, stacked along its first axis."""
-
-
-def bundle(*waves: Callable, **defaults: Any) -> Fused:
-    """Several fused functions of the same arguments in one pass: one array (n_waves, ..., 4), or fewer `components`.
-
-    Whatever the functions have in common is computed once: `bundle(...).cost` against the costs of the single ones
-    shows how much. The values are those of the single functions, to the bit. Its parameters are theirs, which must be
-    the same, with the same defaults; `defaults` are those of `fused`. Raises ValueError for no function, or for
-    functions of different parameters.
-    """
-    members = [wave if isinstance(wave, Fused) else fused(wave) for wave in waves]
-    if not members:
-        raise ValueError("bundle: at least one function is needed")
-    first = members[0]
-    for member in members[1:]:
-        if (member.parameters, member.defaults) != (first.parameters, first.defaults):
-            names = ", ".join(p.name for p in first.parameters)
-            raise ValueError(
-                f"bundle: {member.__name__} has other parameters or defaults than {first.__name__}: {names}"
-            )
-
-    def together(*args: Any, **keywords: Any) -> Stacked:
-        return Stacked(member(*args, **keywords) for member in members)
-
-    together.__name__ = together.__qualname__ = "bundle"
-    together.__doc__ = "Bundle of " + ", ".join(member.__name__ for member in members)
-    parameters = tuple(p._replace(default=first.defaults.get(p.name, p.default)) for p in first.parameters)
-    return Fused(together, parameters, {}).with_defaults(**defaults)
 
 
 def output_of(name: str, graph: Graph, value: Any) -> tuple[Output, list[Node]]:
@@ -327,3 +433,15 @@ def output_of(name: str, graph: Graph, value: Any) -> tuple[Output, list[Node]]:
     if number is None:
         raise TypeError(f"{name}() returned {type(value).__name__}, not a scalar, 4-vector or tensor of rank 2")
     return Output("scalar"), [graph.constant(number)]
+
+
+def _input_node(graph: Graph, one: Input, value: Any) -> Node:
+    """A traced argument as the node that stands for an input of a tape."""
+    if one.kind == "vector" and isinstance(value, Tensor) and value.rank == 1:
+        return vector(graph, value)
+    if one.kind == "scalar" and isinstance(value, Scalar):
+        return value.node
+    number = rational(value) if one.kind == "scalar" else None
+    if number is None:
+        raise TypeError(f"{one.name} must be a traced {one.kind}, not {type(value).__name__}")
+    return graph.constant(number)

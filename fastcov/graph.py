@@ -37,10 +37,15 @@ class Node:
 
 
 class Graph:
-    """Makes nodes. Every method returns a node of this graph."""
+    """Makes nodes. Every method returns a node of this graph.
 
-    def __init__(self) -> None:
+    flatten: whether sums of 4-vectors are taken apart into what they are sums of, and added up in one order. It lets
+    equal momenta be recognised however they were added up; in derivatives the partial sums are worth keeping.
+    """
+
+    def __init__(self, flatten: bool = True) -> None:
         self.nodes: dict[tuple, Node] = {}
+        self.flatten = flatten
 
     def _node(self, op: str, *args, vector: bool = False) -> Node:
         key = (op, *args)
@@ -237,7 +242,8 @@ class Graph:
 
     def _linear(self, op: str, args: tuple, linear: Linear) -> Node:
         node = self._node(op, *args, vector=True)
-        node.linear = linear
+        if self.flatten or len(linear) < 2:
+            node.linear = linear
         return node
 
     def vscale(self, s: Node, a: Node) -> Node:
@@ -299,9 +305,19 @@ class Graph:
     def zeros(self) -> Node:
         return self._node("pack", *[self.constant(0)] * 4, vector=True)
 
-    def copy(self, node: Node, args: list) -> Node:
-        """The operation of a node of another graph, on these operands."""
+    def copied(self, node: Node, args: list) -> Node:
+        """The operation of a node of another graph on these operands, just as it is."""
         return self._node(node.op, *args, vector=node.is_vector)
+
+    def recorded(self, op: str, args: list, is_vector: bool) -> Node:
+        """An operation just as it is, operands in order, except that a projection written out is recognised."""
+        if op in ("add", "mul", "dot", "vadd"):
+            args = sorted(args, key=_key)
+        if op == "vsub_scaled":
+            v, along, p = args
+            if along is self.mul(self.dot(p, v), self.reciprocal(self.dot(p, p))):
+                return self._node("transverse", p, v, vector=True)
+        return self._node(op, *args, vector=is_vector)
 
 
 def orthogonal(v: Node, p: Node) -> bool:

@@ -17,7 +17,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import JITFunction, driver
 
-from ..tape import Output, Tape
+from ..tape import Input, Output, Tape
 from . import INTERPRET
 from .compilation import LIMITS, SUM_BLOCK, SUM_GROUP, Plan, compile_sum, compile_tape, plan
 from .program import Layout, split
@@ -73,11 +73,7 @@ def run(
                 return run(tape, shape, inputs, input_axes, outputs, output_axes, compute)
     for part, chosen in _parts(tape, compute):
         operands = _Operands(shape, events)
-        for declared, x, axes in zip(part.inputs, inputs, input_axes, strict=True):
-            if declared.kind == "vector":
-                operands.vector(x, axes)
-            else:
-                operands.scalar(x)
+        operands.inputs(part.inputs, inputs, input_axes)
         for declared, o in zip(part.outputs, chosen, strict=True):
             operands.output(declared, outputs[o], output_axes[o])
         operands.launch(_kernel(part, tuple(operands.layouts), compute, device), device)
@@ -114,35 +110,39 @@ class _Operands:
         self.summed: list[tuple[torch.Tensor, int]] = []  # an output, and its first row of sums
         self.sums = 0
 
-    def vector(self, x: Any, axes: tuple[int, ...]) -> None:
-        if type(x) is tuple:
-            self.columns([x[axis] for axis in axes])
-        elif not (x.numel() == 4 * self.events and x.is_contiguous() and self.packed(x, axes)):
-            shape = (*self.shape, 4)
-            if x.shape != shape:
-                x = x.expand(shape)
-            strides = x.stride()
-            stride = event_stride(self.shape, strides[:-1])
-            if stride is None:
-                self.vector(self.copied(x), axes)
+    def inputs(self, declared: Sequence[Input], arrays: Sequence[Any], axes: Sequence[Any]) -> None:
+        numbers = 4 * self.events
+        for one, x, order in zip(declared, arrays, axes, strict=True):
+            if one.kind == "scalar":
+                self.scalar(x)
+            elif type(x) is tuple:
+                self.columns([x[axis] for axis in order])
+            elif x.numel() == numbers and x.is_contiguous() and not (address := x.data_ptr()) % 16:
+                self.pointers.append(address)
+                self.layouts.append(("packed", x.dtype, order))
             else:
-                address, step = x.data_ptr(), strides[-1] * x.element_size()
-                self.places([address + axis * step for axis in axes], [stride] * 4, x.dtype, XYZE)
+                self.strided_vector(x, order)
 
-    def packed(self, x: torch.Tensor, axes: tuple[int, ...]) -> bool:
-        """Add a contiguous array as packed, where its address lets an event be moved as a whole."""
-        address = x.data_ptr()
-        if address % 16:
-            return False
-        self.pointers.append(address)
-        self.layouts.append(("packed", x.dtype, axes))
-        return True
+    def strided_vector(self, x: torch.Tensor, axes: tuple[int, ...]) -> None:
+        shape = (*self.shape, 4)
+        if x.shape != shape:
+            x = x.expand(shape)
+        strides = x.stride()
+        stride = event_stride(self.shape, strides[:-1])
+        if stride is None:
+            self.copies.append(x.contiguous())
+            self.pointers.append(self.copies[-1].data_ptr())
+            self.layouts.append(("packed", x.dtype, axes))
+        else:
+            address, step = x.data_ptr(), strides[-1] * x.element_size()
+            self.places([address + axis * step for axis in axes], [stride] * 4, x.dtype, XYZE)
 
     def columns(self, columns: list[torch.Tensor]) -> None:
         dtype = columns[0].dtype
         if [column.dtype for column in columns].count(dtype) != 4:
             dtype = torch.float64
-            columns = [self.copied(column.double()) for column in columns]
+            columns = [column.double() for column in columns]
+            self.copies += columns
         placed = [self.column(column) for column in columns]
         self.places([address for address, _ in placed], [stride for _, stride in placed], dtype, XYZE)
 
@@ -161,11 +161,10 @@ class _Operands:
         if x.shape != self.shape:
             x = x.expand(self.shape)
         stride = event_stride(self.shape, x.stride())
-        return (x.data_ptr(), stride) if stride is not None else (self.copied(x).data_ptr(), 1)
-
-    def copied(self, x: torch.Tensor) -> torch.Tensor:
-        self.copies.append(x.contiguous())
-        return self.copies[-1]
+        if stride is None:
+            x, stride = x.contiguous(), 1
+            self.copies.append(x)
+        return x.data_ptr(), stride
 
     def output(self, declared: Output, x: torch.Tensor, axes: tuple[int, ...] | None) -> None:
         axes = axes or ()
@@ -176,7 +175,9 @@ class _Operands:
             self.layouts.append(("sum", torch.float64, axes))
             return
         whole = len(kept) == 4 or (len(kept) == 2 and declared.kind == "vector")
-        if whole and x.is_contiguous() and self.packed(x, axes):
+        if whole and x.is_contiguous() and not (address := x.data_ptr()) % 16:
+            self.pointers.append(address)
+            self.layouts.append(("packed", x.dtype, axes))
             return
         stride = event_stride(self.shape, x.stride()[: len(self.shape)])
         if stride is None:

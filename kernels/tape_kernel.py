@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """The Triton kernel that runs any tape: it unrolls a lowered program, a constexpr, at compile time.
 
 One program of the grid takes BLOCK events. A scalar is a block of BLOCK numbers, or one number where it is the same

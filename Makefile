@@ -1,0 +1,61 @@
+# Everything happens in one virtual environment, made when first needed: make test VENV=/somewhere/else PYTHON=python3.12
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+bin := $(abspath $(VENV))/bin
+wheels := $(abspath $(VENV))/wheels
+pip := $(bin)/pip install --quiet --constraint constraints.txt
+sources := pyproject.toml setup.py constraints.txt $(wildcard fastcov/* cpu/*.py* cpu/*.h kernels/*.py)
+sources := $(filter-out %/__pycache__ cpu/opcodes.h,$(sources))
+
+.PHONY: demo check test lint types bench clean
+
+demo: $(VENV)/installed  ## the main job; ARGS="--events 100000" for example
+	$(bin)/fastcov demo $(ARGS)
+
+check: $(VENV)/installed  ## check momenta; ARGS=file.npz
+	$(bin)/fastcov check $(ARGS)
+
+# Run in tests/, where nothing of the source tree hides the installed package.
+test: $(VENV)/tests  ## ARGS="-k waves" for example
+	cd tests && $(bin)/python -c "import fastcov; print('testing', fastcov.__file__)"
+	cd tests && $(bin)/pytest $(ARGS)
+	$(if $(wildcard tests/test_kernels.py),cd tests && TRITON_INTERPRET=1 $(bin)/pytest test_kernels.py $(ARGS))
+
+lint: $(VENV)/lint
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+
+types: $(VENV)/lint $(VENV)/tests
+	cd $(VENV) && $(bin)/mypy --config-file $(abspath pyproject.toml) --package fastcov
+
+bench: $(VENV)/bench
+	cd benchmarks && $(bin)/pytest $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info cpu/_executor.c cpu/opcodes.h
+
+$(VENV)/made:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# The tree's build/ may hold modules that are gone by now, so the wheel is made without it.
+$(VENV)/installed: $(VENV)/made $(sources)
+	rm -rf build $(wheels)
+	$(bin)/pip wheel --quiet --no-deps --wheel-dir $(wheels) .
+	$(pip) --force-reinstall --no-deps $(wheels)/*.whl
+	$(pip) $(wheels)/*.whl
+	touch $@
+
+$(VENV)/tests: $(VENV)/installed
+	$(pip) "$$(echo $(wheels)/*.whl)[test,gpu,jax]"
+	touch $@
+
+$(VENV)/bench: $(VENV)/installed
+	$(pip) "$$(echo $(wheels)/*.whl)[test,bench]"
+	touch $@
+
+$(VENV)/lint: $(VENV)/made constraints.txt
+	$(pip) mypy ruff
+	touch $@

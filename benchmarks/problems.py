@@ -1,0 +1,82 @@
+"""What is timed: functions of fastcov, the arrays to call them on, and the dense reference for their results."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fastcov as fc
+from fastcov import dropin, phasespace, reference, waves
+
+DISTINCT_EVENTS = 200_000  # of the generator; a larger sample repeats them, which no part of a benchmark can notice
+
+
+class Problem(NamedTuple):
+    name: str
+    vectors: Callable[[tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]  # from the momenta kp, km, pip, pim
+    function: fc.Fused
+    reference: Callable[..., np.ndarray]
+
+
+@cache
+def momenta(events: int) -> tuple[np.ndarray, ...]:
+    some = phasespace.psi2s_kkpipi(min(events, DISTINCT_EVENTS), seed=1)
+    return tuple(np.resize(p, (events, 4)) for p in some)
+
+
+def _momenta(p: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return p
+
+
+def _six_vectors(p: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    kp, km, pip, pim = p
+    phi, f = kp + km, pip + pim
+    return phi + f, phi - f, phi, kp - km, f, pip - pim
+
+
+def _phi_vertex(p: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    kp, km, _, _ = p
+    return kp + km, kp - km
+
+
+@fc.fused
+def phif243(psi, r4, phi, r1, f, r2):
+    return fc.einsum("mnls,n,ls->m", fc.orbital(4, psi, r4), fc.orbital(1, phi, r1), fc.orbital(2, f, r2))
+
+
+def _stacked(members: tuple[fc.Fused, ...]) -> Callable[..., np.ndarray]:
+    return lambda *p: np.stack([reference.waves[wave.__name__](*p) for wave in members])
+
+
+def _phif243_plain(*p: np.ndarray) -> np.ndarray:
+    return reference.waves["phif243"](*p, barrier=False)
+
+
+SEVEN, SEVENTEEN = waves.psi_phi_f, (*waves.psi_phi_f, *waves.psi_b1_pi, *waves.psi_rho_pi)
+WAVES = tuple(f"wave {wave.__name__}" for wave in SEVENTEEN)
+BUNDLES = ("7 waves psi -> phi f", "17 waves")
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("six vectors", _six_vectors, phif243, reference.phif243_six),
+        Problem("four momenta", _momenta, waves.phif243.with_defaults(barrier=False), _phif243_plain),
+        Problem("posted", _phi_vertex, fc.fused(lambda a, r: dropin.phif243(a, r)), reference.posted_phif243),
+        *(
+            Problem(name, _momenta, wave, reference.waves[wave.__name__])
+            for name, wave in zip(WAVES, SEVENTEEN, strict=True)
+        ),
+        Problem(BUNDLES[0], _momenta, fc.bundle(*SEVEN), _stacked(SEVEN)),
+        Problem(BUNDLES[1], _momenta, fc.bundle(*SEVENTEEN), _stacked(SEVENTEEN)),
+    )
+}
+
+
+@cache
+def arguments(problem: str, events: int, dtype: str, layout: str) -> tuple[Any, ...]:
+    """The vectors of a problem: packed arrays (events, 4), or tuples of four contiguous columns."""
+    vectors = PROBLEMS[problem].vectors(momenta(events))
+    if layout == "packed":
+        return tuple(np.ascontiguousarray(v, dtype) for v in vectors)
+    return tuple(tuple(np.ascontiguousarray(v.T, dtype)) for v in vectors)

@@ -1,0 +1,150 @@
+"""The rows of the benchmarks: what is called on what, checked against the dense reference before it is timed."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from fastcov.cpu import default_threads
+from peers import Peer
+from problems import BUNDLES, PROBLEMS, WAVES, arguments
+
+FEW, MANY = 800_000, 8_000_000
+SIZES = (1, 100, 10_000, 80_000)
+ALL = default_threads()
+ARITHMETIC = (("float64", "float64"), ("float32", "float64"), ("float32", "float32"))
+LARGE_PEERS = ("Numba prange, fastmath", "torch, torch.compile")  # that are fast enough for MANY events
+
+CHECKED_EVENTS = 200
+# Of the event's largest component. float32 storage: the rounding of the result. float32 arithmetic: the condition of
+# p^2 at the thresholds is of the order 1e3.
+TOLERANCE = {("float64", "float64"): 1e-11, ("float32", "float64"): 1.2e-7, ("float32", "float32"): 1e-3}
+
+SAMPLE_SECONDS = 0.02
+
+
+class Disagreement(AssertionError):
+    """A result that differs from the reference: its time means nothing."""
+
+
+@dataclass(frozen=True)
+class Row:
+    problem: str
+    who: str
+    dtype: str
+    arithmetic: str
+    events: int
+    threads: int
+    layout: str = "packed"
+    output: str = "given"  # or "new": allocated by the call
+    peer: Peer | None = None
+    short: bool = False
+
+    @property
+    def key(self) -> tuple:
+        return (
+            *(self.problem, self.who, self.dtype, self.arithmetic),
+            *(self.events, self.threads, self.layout, self.output),
+        )
+
+    @property
+    def bytes_per_event(self) -> int:
+        """Of the inputs and outputs, however often a peer goes through memory in between."""
+        return PROBLEMS[self.problem].function.tape.cost(np.dtype(self.dtype).itemsize).bytes
+
+    def prepare(self) -> Callable[[], Any]:
+        """The call to time. Raises Disagreement unless its result is right."""
+        inputs = arguments(self.problem, self.events, self.dtype, self.layout)
+        run = self.peer.prepare(*inputs) if self.peer else self._fused(inputs)
+        self._check(run())
+        return run
+
+    def _fused(self, inputs: tuple) -> Callable[[], Any]:
+        options: dict[str, Any] = {} if self.threads == ALL else {"threads": self.threads}
+        if self.arithmetic == "float32":
+            options["compute"] = "float32"
+        function = PROBLEMS[self.problem].function.with_defaults(**options)
+        if self.output == "new":
+            return lambda: function(*inputs)
+        out = function(*inputs)
+        return lambda: function(*inputs, out=out)
+
+    def _check(self, result: Any) -> None:
+        got = np.stack([np.asarray(c) for c in result], axis=-1) if isinstance(result, tuple) else np.asarray(result)
+        some = np.unique(np.linspace(0, self.events - 1, CHECKED_EVENTS).astype(int))
+        packed = arguments(self.problem, self.events, self.dtype, "packed")
+        wanted = PROBLEMS[self.problem].reference(*(v[some] for v in packed))
+        if got.dtype != self.dtype or got.shape != (*wanted.shape[:-2], self.events, 4):
+            raise Disagreement(f"{self.key}: result of shape {got.shape}, {got.dtype}")
+        error = np.max(np.abs(got[..., some, :] - wanted), axis=-1) / np.max(np.abs(wanted), axis=-1)
+        if not np.max(error) <= TOLERANCE[self.dtype, self.arithmetic]:
+            raise Disagreement(
+                f"{self.key}: an event differs from the reference by {np.max(error):.1e} of its largest component"
+            )
+
+
+def calls_per_sample(run: Callable[[], Any]) -> int:
+    start = time.perf_counter()
+    run()
+    return max(1, int(SAMPLE_SECONDS / (time.perf_counter() - start)))
+
+
+def sample(run: Callable[[], Any], calls: int) -> float:
+    """Seconds of one call, averaged over `calls`. The pause lets other libraries' threads stop spinning."""
+    time.sleep(0.005)
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls
+
+
+def fastcov_rows() -> list[Row]:
+    def row(problem: str, arithmetic: tuple[str, str], events: int = FEW, threads: int = ALL, **more: Any) -> Row:
+        return Row(problem, "fastcov", *arithmetic, events, threads, **more)
+
+    both, f64, f32 = sorted({1, ALL}), ARITHMETIC[0], ARITHMETIC[2]
+    main = [
+        row(problem, arithmetic, threads=threads, layout=layout, short=threads == ALL and layout == "packed")
+        for problem in ("six vectors", "four momenta")
+        for arithmetic in ARITHMETIC
+        for layout in ("packed", "columns")
+        for threads in both
+    ]
+    large = [row(problem, a, MANY) for problem in ("six vectors", "four momenta", "wave phif243") for a in ARITHMETIC]
+    sizes = [row("six vectors", a, events, output="new") for a in (f64, f32) for events in (*SIZES, FEW)]
+    posted = [row("posted", a, short=a == f64) for a in (f64, f32)]
+    waves = [row(name, a, short=a == f64 and name == "wave phif243") for name in WAVES for a in (f64, f32)]
+    bundles = [
+        row(name, a, threads=threads, short=a == f64 and threads == ALL)
+        for name in BUNDLES
+        for a in ARITHMETIC
+        for threads in both
+    ]
+    return main + large + sizes + posted + waves + bundles
+
+
+def peer_rows(peers: list[Peer]) -> list[Row]:
+    def row(peer: Peer, dtype: str, events: int) -> Row:
+        return Row(peer.form, peer.name, dtype, dtype, events, ALL, output="new", peer=peer)
+
+    rows = []
+    for peer in peers:
+        for dtype in peer.dtypes:
+            rows.append(row(peer, dtype, min(FEW, peer.events or FEW)))
+            if peer.name in LARGE_PEERS:
+                rows.append(row(peer, dtype, MANY))
+            if peer.form == "six vectors" and peer.events is None:
+                rows += [row(peer, dtype, events) for events in SIZES]
+    return rows
+
+
+def partner(peer_row: Row, rows: list[Row]) -> Row | None:
+    """fastcov's row for the same problem and arithmetic, on as many events or, for a peer that is too slow, on FEW."""
+
+    def wanted(row: Row, events: int) -> bool:
+        same = (row.problem, row.dtype, row.arithmetic) == (peer_row.problem, peer_row.dtype, peer_row.arithmetic)
+        return same and row.peer is None and (row.events, row.threads, row.layout) == (events, ALL, "packed")
+
+    found = [row for events in (peer_row.events, FEW) for row in rows if wanted(row, events)]
+    return found[0] if found else None

@@ -1,0 +1,12 @@
+"""The waves with their barrier factors, one by one and as bundles."""
+
+import pytest
+from problems import BUNDLES, WAVES
+from rows import fastcov_rows
+
+ROWS = [row for row in fastcov_rows() if row.problem in (*WAVES, *BUNDLES)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row.key)))
+def test_waves(row, measure):
+    measure(row)

@@ -1,0 +1,107 @@
+"""How the flat inputs and outputs of a tape are arranged for the caller: alone, in tuples and dicts, or stacked."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+Kind = str  # of an input or output of a tape: "scalar", "vector" or "matrix"
+
+
+class Leaf(NamedTuple):
+    """One array."""
+
+    def flatten(self, name: str, value: Any) -> list[Any]:
+        return [value]
+
+    def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
+        return next(parts)
+
+    def count(self) -> int:
+        return 1
+
+
+class Rows(NamedTuple):
+    """A matrix that goes into a tape as four vectors; `axes` are the places of its rows x, y, z, E."""
+
+    axes: tuple[int, int, int, int]
+
+    def flatten(self, name: str, value: Any) -> list[Any]:
+        if not hasattr(value, "ndim") or value.ndim < 2 or value.shape[-2] != 4:
+            raise ValueError(f"{name}: a tensor of rank 2 has shape (..., 4, 4), not {getattr(value, 'shape', None)}")
+        return [value[..., axis, :] for axis in self.axes]
+
+    def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
+        rows = [next(parts) for _ in range(4)]
+        return stack([rows[self.axes.index(n)] for n in range(4)], -2)
+
+    def count(self) -> int:
+        return 4
+
+
+class Tuple(NamedTuple):
+    children: tuple["Structure", ...]
+
+    def flatten(self, name: str, value: Any) -> list[Any]:
+        if not isinstance(value, (tuple, list)) or len(value) != len(self.children):
+            raise ValueError(f"{name} must be a tuple of {len(self.children)}")
+        return [
+            part
+            for n, (child, one) in enumerate(zip(self.children, value, strict=True))
+            for part in child.flatten(f"{name}[{n}]", one)
+        ]
+
+    def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
+        return tuple(child.build(parts, stack) for child in self.children)
+
+    def count(self) -> int:
+        return sum(child.count() for child in self.children)
+
+
+class Dict(NamedTuple):
+    keys: tuple[Any, ...]
+    children: tuple["Structure", ...]
+
+    def flatten(self, name: str, value: Any) -> list[Any]:
+        if not isinstance(value, dict) or set(value) != set(self.keys):
+            raise ValueError(f"{name} must be a dict with the keys {', '.join(map(repr, self.keys))}")
+        return [
+            part
+            for key, child in zip(self.keys, self.children, strict=True)
+            for part in child.flatten(f"{name}[{key!r}]", value[key])
+        ]
+
+    def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
+        return {key: child.build(parts, stack) for key, child in zip(self.keys, self.children, strict=True)}
+
+    def count(self) -> int:
+        return sum(child.count() for child in self.children)
+
+
+class Stack(NamedTuple):
+    """Parts of equal shape in one array, along its first axis."""
+
+    size: int
+
+    def flatten(self, name: str, value: Any) -> list[Any]:
+        if not hasattr(value, "shape") or not value.shape or value.shape[0] != self.size:
+            raise ValueError(f"{name} must be an array whose first axis has length {self.size}")
+        return [value[n] for n in range(self.size)]
+
+    def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
+        return stack([next(parts) for _ in range(self.size)], 0)
+
+    def count(self) -> int:
+        return self.size
+
+
+Structure = Leaf | Rows | Tuple | Dict | Stack
+
+
+def leaves(count: int) -> Tuple:
+    return Tuple((Leaf(),) * count)
+
+
+def packed(structure: Structure, parts: Sequence[Any]) -> Any:
+    """Parts in a structure without stacks."""
+    if isinstance(structure, Leaf):
+        return parts[0]
+    return structure.build(iter(parts), lambda *_: NotImplemented)
