@@ -1,7 +1,5 @@
 """Covariant tensors for partial-wave analysis: spin projectors and orbital tensors, contracted event by event."""
 
-from importlib.metadata import version
-
 from .dense import dense
 from .dispatch import backends
 from .formalism import (
@@ -15,14 +13,13 @@ from .formalism import (
     metric,
     orbital,
     projector,
+    scale_qftpp,
     sqrt,
     transverse,
 )
 from .fused import Fused, bundle, fused, sum
 from .tape import Tape
 from .tensors import Scalar, Tensor
-
-__version__ = version("fastcov")
 
 __all__ = [
     "Q0",
@@ -43,7 +40,16 @@ __all__ = [
     "metric",
     "orbital",
     "projector",
+    "scale_qftpp",
     "sqrt",
     "sum",
     "transverse",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # importlib.metadata is slow to import
+        from importlib.metadata import version
+
+        return version("fastcov")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -89,7 +89,7 @@ def einsum(spec: str, operands: list[Tensor], plain: bool = False) -> Tensor:
     fresh = count(len(output))
     first: dict[str, tuple[int, bool]] = {}
     lower = dict.fromkeys(output, False)
-    links: Terms = {(): UNIT}
+    links: list[Factor] = []
     parts: list[Terms] = []
     for word, tensor in zip(letters, operands, strict=True):
         names: list[int] = []
@@ -102,11 +102,13 @@ def einsum(spec: str, operands: list[Tensor], plain: bool = False) -> Tensor:
                 names.append(first[letter][0])
             elif plain and low == first[letter][1]:
                 names.append(next(fresh))
-                links = {(*factors, Metric(None, first[letter][0], names[-1], True)): UNIT for factors in links}
+                links.append(Metric(None, first[letter][0], names[-1], flipped=True))
             else:
                 names.append(first[letter][0])
         parts.append(relabelled(tensor.terms, names.__getitem__))
-    terms = product(graph, parts if links == {(): UNIT} else [links, *parts])
+    if links:
+        parts.insert(0, {tuple(links): UNIT})
+    terms = product(graph, parts)
     return Tensor(graph, terms, tuple(lower[letter] for letter in output))
 
 

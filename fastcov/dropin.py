@@ -99,7 +99,9 @@ def phif243(a: Any, r: Any = None, *, projector: str = "posted", **options: Any)
     No covariant: it depends on the frame, with either projector (see `T4_cov`). Not `fastcov.waves.phif243`.
     Raises ValueError for another projector than "posted" and "spin4".
     """
-    return _of_two(_phif243, _phif243_alone, a, r, {"projector": _checked(projector), **options})
+    if _checked(projector) != "posted":
+        options["projector"] = projector
+    return _of_two(_phif243, _phif243_alone, a, r, options)
 
 
 def _of_two(both: Fused, alone: Fused, a: Any, r: Any, options: dict[str, Any]) -> Any:

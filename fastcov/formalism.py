@@ -8,7 +8,7 @@ indices are upper unless `lower` made them lower.
 
 import numbers
 from fractions import Fraction
-from math import factorial
+from math import factorial, prod
 from typing import Any
 
 from . import contract, polynomial
@@ -146,6 +146,15 @@ def _einsum(spec: str, *tensors: Any, plain: bool) -> Any:
     if result.graph is None:
         return value.get(polynomial.ONE, Fraction(0))
     return Scalar(polynomial.to_node(result.graph, value))
+
+
+def scale_qftpp(L: int) -> Fraction:
+    """The factor between the orbital tensors of this package and those of qft++: t~^(L) = factor * K^(L).
+
+    2^L L! / (2L-1)!!, exact: 2, 8/3, 16/5, 128/35 for L = 1, 2, 3, 4.
+    """
+    L = spin(L)
+    return Fraction(2**L * factorial(L), prod(range(1, 2 * L, 2)))
 
 
 @deferrable(rank=lambda a, b, c: 0)

@@ -22,15 +22,17 @@ def read_momenta(path: str | Path) -> Momenta:
     another shape or other numbers than integers and floats, and for arrays of different lengths or of no events.
     """
     try:
-        archive = np.load(path)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it holds a single array")
+        with open(path, "rb") as file:
+            archive = np.load(file)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array")
+            momenta = tuple(_momentum(path, archive, name) for name in NAMES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except InputError:
+        raise
     except (OSError, EOFError, ValueError, BadZipFile) as error:
         raise InputError(f"{path}: not a readable .npz file ({error})") from None
-    with archive:
-        momenta = tuple(_momentum(path, archive, name) for name in NAMES)
     for name, p in zip(NAMES, momenta, strict=True):
         if len(p) != len(momenta[0]):
             raise InputError(f"{path}: {name} has {len(p)} events, {NAMES[0]} has {len(momenta[0])}")
