@@ -31,7 +31,7 @@ types: $(VENV)/lint $(VENV)/tests
 	cd $(VENV) && $(bin)/mypy --config-file $(abspath pyproject.toml) --package fastcov
 
 bench: $(VENV)/bench
-	cd benchmarks && $(bin)/pytest $(ARGS)
+	cd benchmarks && $(bin)/python run.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info cpu/_executor.c cpu/opcodes.h

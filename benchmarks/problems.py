@@ -73,10 +73,20 @@ PROBLEMS = {
 }
 
 
-@cache
 def arguments(problem: str, events: int, dtype: str, layout: str) -> tuple[Any, ...]:
     """The vectors of a problem: packed arrays (events, 4), or tuples of four contiguous columns."""
-    vectors = PROBLEMS[problem].vectors(momenta(events))
+    return _arguments(PROBLEMS[problem].vectors, events, dtype, layout)
+
+
+@cache
+def _arguments(vectors: Callable, events: int, dtype: str, layout: str) -> tuple[Any, ...]:
+    found = vectors(momenta(events))
     if layout == "packed":
-        return tuple(np.ascontiguousarray(v, dtype) for v in vectors)
-    return tuple(tuple(np.ascontiguousarray(v.T, dtype)) for v in vectors)
+        return tuple(np.ascontiguousarray(v, dtype) for v in found)
+    return tuple(tuple(np.ascontiguousarray(v.T, dtype)) for v in found)
+
+
+@cache
+def output(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array for results, one for all rows: a result is not needed any more once the next is computed."""
+    return np.zeros(shape, dtype)

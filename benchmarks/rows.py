@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fastcov.cpu import default_threads
 from peers import Peer
-from problems import BUNDLES, PROBLEMS, WAVES, arguments
+from problems import BUNDLES, PROBLEMS, WAVES, arguments, output
+
+from fastcov.cpu import default_threads
 
 FEW, MANY = 800_000, 8_000_000
 SIZES = (1, 100, 10_000, 80_000)
@@ -67,7 +68,8 @@ class Row:
         function = PROBLEMS[self.problem].function.with_defaults(**options)
         if self.output == "new":
             return lambda: function(*inputs)
-        out = function(*inputs)
+        shape = function(*inputs).shape
+        out = output(shape, self.dtype)
         return lambda: function(*inputs, out=out)
 
     def _check(self, result: Any) -> None:
@@ -126,7 +128,7 @@ def fastcov_rows() -> list[Row]:
 
 def peer_rows(peers: list[Peer]) -> list[Row]:
     def row(peer: Peer, dtype: str, events: int) -> Row:
-        return Row(peer.form, peer.name, dtype, dtype, events, ALL, output="new", peer=peer)
+        return Row(peer.form, peer.name, dtype, dtype, events, ALL, peer.layout, peer.output, peer)
 
     rows = []
     for peer in peers:
@@ -142,9 +144,15 @@ def peer_rows(peers: list[Peer]) -> list[Row]:
 def partner(peer_row: Row, rows: list[Row]) -> Row | None:
     """fastcov's row for the same problem and arithmetic, on as many events or, for a peer that is too slow, on FEW."""
 
-    def wanted(row: Row, events: int) -> bool:
-        same = (row.problem, row.dtype, row.arithmetic) == (peer_row.problem, peer_row.dtype, peer_row.arithmetic)
-        return same and row.peer is None and (row.events, row.threads, row.layout) == (events, ALL, "packed")
+    def distance(row: Row) -> tuple[bool, ...]:
+        return row.events != peer_row.events, row.layout != peer_row.layout, row.output != peer_row.output
 
-    found = [row for events in (peer_row.events, FEW) for row in rows if wanted(row, events)]
-    return found[0] if found else None
+    same = [
+        row
+        for row in rows
+        if row.peer is None
+        and (row.problem, row.dtype, row.arithmetic) == (peer_row.problem, peer_row.dtype, peer_row.arithmetic)
+        and row.threads == ALL
+        and row.events in (peer_row.events, FEW)
+    ]
+    return min(same, key=distance, default=None)

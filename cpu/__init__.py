@@ -1,4 +1,4 @@
-"""The CPU executor: runs any tape over blocks of events, vectorised within a block, with threads over chunks of them."""
+"""The CPU executor: any tape over blocks of events, vectorised within a block, threads over chunks of blocks."""
 
 from ._executor import Program, instruction_set, instruction_sets
 from .threads import default_threads

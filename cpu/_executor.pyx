@@ -67,12 +67,16 @@ cdef extern from "executor.h" nogil:
     void add_chunk(double *levels, const double *chunk, int sums, unsigned long long count)
     double finish_sum(const double *levels, int sums, int s, unsigned long long count)
 
-# In units of events times operations of the tape; one takes 0.1 to 0.3 ns.
+# In units of events times operations of the tape; one takes 0.1 to 0.3 ns. There is a further thread for every
+# WORK_PER_THREAD of them: below that, waking it takes longer than it saves.
 cdef double WORK_PER_THREAD = 500_000
 cdef double WORK_BETWEEN_SIGNALS = 100_000_000
 
+cdef Py_ssize_t MOST_REGISTERS = 4096
 cdef Py_ssize_t MOST_EVENTS = 1 << 62
 cdef Py_ssize_t MOST_CHUNKS = 4096  # between looks for a signal; bounds the memory for sums
+
+cdef int MOST_THREADS = 2 * (os.cpu_count() or 1)  # more would only wait, and the system may refuse them
 
 cdef dict OUTPUT_DIMS = {"scalar": 0, "vector": 1, "matrix": 2}
 cdef tuple STORES = ("store_scalar", "store_vector", "store_row")
@@ -161,6 +165,8 @@ cdef class Program:
             self.rows += 4 if self.output_dims[n] == 2 else 1
             if out.summed:
                 self.program.sums += 1 << 2 * self.output_dims[n]
+        if not (0 <= tape.vectors <= MOST_REGISTERS and 0 <= tape.scalars <= MOST_REGISTERS):
+            raise ValueError(f"tape: {tape.vectors} vector and {tape.scalars} scalar registers")
         self.program.registers = 4 * <int>tape.vectors + <int>tape.scalars
         self.program.constants_double = <double *>_allocate(len(tape.constants), sizeof(double))
         self.program.constants_float = <float *>_allocate(len(tape.constants), sizeof(float))
@@ -232,7 +238,7 @@ cdef class Program:
             (*shape, m, m); summed over events the same without `shape`.
         output_axes: where x, y, z and E go along the last axis, or -1 for a component that is not stored.
         compute: "d" or "f", the arithmetic type. Sums over events are float64.
-        threads: at most so many; `default_threads()` when None.
+        threads: at most so many, fewer for little work; `default_threads()` when None.
 
         Raises TypeError or ValueError, naming the array, for what does not fit.
         """
@@ -267,7 +273,8 @@ cdef class Program:
         """Run the tape on the usual kind of arrays and return the tuple of outputs, or None for any other kind.
 
         The usual kind: vectors are ndarrays (N, 4), or (4,) for all events, scalars are floats or ndarrays (N,) or (),
-        all of the same native dtype, float32 or float64, at least one of them with events. Computed in float64.
+        all of the same native dtype, float32 or float64, at least one of them with events. Computed in float64; the
+        outputs, sums too, are of the inputs' dtype.
         """
         cdef _Call call
         cdef Py_ssize_t events = -1
@@ -505,7 +512,7 @@ cdef class _Call:
         cdef const instruction_set_t *chosen = &INSTRUCTION_SETS[_set]
         cdef double *levels = NULL
         if work >= 2 * WORK_PER_THREAD and not _forked:
-            count = min(default_threads() if threads is None else threads, work / WORK_PER_THREAD, chunks)
+            count = min(default_threads() if threads is None else threads, MOST_THREADS, chunks, work / WORK_PER_THREAD)
         segment = max(1, min(chunks, MOST_CHUNKS, <Py_ssize_t>(WORK_BETWEEN_SIGNALS * count / (work + 1) * chunks)))
         collapse(&self.job, self.operands, self.program.inputs + self.program.rows)
         if sums:

@@ -1,8 +1,5 @@
-/* A block of events through the tape, in the arithmetic type REAL (of REAL_SIZE bytes), for the instruction set SET with
- * vectors of VECTOR bytes.
- *
- * The expressions are those of fastcov/opcodes.py, in its order; the build forbids contraction. A result may be in the
- * register of an operand: each lane is read before it is written.
+/* A block of events through the tape in the arithmetic type REAL, for the instruction set SET with vectors of VECTOR
+ * bytes. The expressions are those of fastcov/opcodes.py, in its order; the build forbids contraction.
  */
 #define NAME(name) JOIN(name, SET, REAL)
 #define LANES (VECTOR / REAL_SIZE)
@@ -276,7 +273,8 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
             NAME(store)(registers + op->operands[1], &j->outputs[op->operands[0]], 4, w, j->dims, sums);
             break;
         case OP_store_row:
-            NAME(store)(registers + op->operands[2], &j->outputs[op->operands[0] + op->operands[1]], 4, w, j->dims, sums);
+            NAME(store)(registers + op->operands[2], &j->outputs[op->operands[0] + op->operands[1]], 4, w, j->dims,
+                        sums);
             break;
         }
     }

@@ -266,7 +266,7 @@ static int run_chunks(const job *j, ptrdiff_t first, ptrdiff_t end, const instru
     return -failed;
 }
 
-/* Sums of chunks that arrive in order, added pairwise: level l holds the sum of 2^l chunks where bit l of count is set. */
+/* Sums of chunks that arrive in order, added pairwise: where bit l of count is set, level l holds the sum of 2^l. */
 enum { LEVELS = 64 };
 
 static void add_chunk(double *levels, const double *chunk, int sums, uint64_t count) {

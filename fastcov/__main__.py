@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .momenta import InputError
 
@@ -61,13 +62,13 @@ def _number(text: str, least: int) -> int:
     return number
 
 
-def _demo(**options: object) -> int:
+def _demo(**options: Any) -> int:
     from .demo import demo
 
     return demo(**options)
 
 
-def _check(**options: object) -> int:
+def _check(**options: Any) -> int:
     from .check import check
 
     return check(**options)

@@ -1,7 +1,7 @@
-"""What a caller passes, as NumPy arrays the CPU executor can walk: checked, broadcast, and copied only to convert."""
+"""What a caller passes, as arrays an executor can walk: checked, broadcast, and copied only to convert."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,58 +12,8 @@ COMPONENTS = "xyzE"
 _INNER = {"scalar": 0, "vector": 1, "matrix": 2}
 
 
-class Arguments(NamedTuple):
-    arrays: list[Any]  # per input an array, or a tuple of four columns
-    shape: tuple[int, ...]  # of the events
-    dtype: np.dtype
-
-
-def arguments(inputs: Sequence[Input], values: Sequence[Any]) -> Arguments:
-    """The values of all inputs.
-
-    Raises TypeError for a dtype that is neither float32, float64 nor an integer, for masked arrays, and ValueError for
-    shapes that do not fit, naming the argument.
-    """
-    arrays: list[Any] = []
-    shapes: list[tuple[int, ...]] = []
-    dtypes: list[np.dtype] = []
-    for one, value in zip(inputs, values, strict=True):
-        array = _vector(one.name, value) if one.kind == "vector" else _scalar(one, value)
-        first = array[0] if isinstance(array, tuple) else array
-        arrays.append(array)
-        shapes.append(first.shape if one.kind == "scalar" or isinstance(array, tuple) else first.shape[:-1])
-        if not isinstance(value, (int, float)) or isinstance(value, np.floating):
-            dtypes.extend(column.dtype for column in (array if isinstance(array, tuple) else (array,)))
-    try:
-        shape = np.broadcast_shapes(*shapes)
-    except ValueError:
-        given = ", ".join(f"{one.name} {s}" for one, s in zip(inputs, shapes, strict=True))
-        raise ValueError(f"the events of the arguments do not broadcast: {given}") from None
-    return Arguments(arrays, shape, np.result_type(*dtypes) if dtypes else np.dtype(np.float64))
-
-
-def _vector(name: str, value: Any) -> Any:
-    if isinstance(value, tuple):
-        if len(value) != 4:
-            raise ValueError(f"{name}: a tuple is four columns, one a component, not {len(value)}")
-        columns = tuple(_number_array(name, column) for column in value)
-        if len({column.shape for column in columns}) > 1:
-            raise ValueError(f"{name}: the four columns have different shapes {[c.shape for c in columns]}")
-        return columns
-    array = _number_array(name, value)
-    if array.ndim == 0 or array.shape[-1] != 4:
-        raise ValueError(f"{name}: a 4-vector has shape (..., 4), not {array.shape}")
-    return array
-
-
-def _scalar(one: Input, value: Any) -> np.ndarray:
-    array = _number_array(one.name, value)
-    if one.shared and array.ndim:
-        raise ValueError(f"{one.name}: one number for all events, not an array of shape {array.shape}")
-    return array
-
-
-def _number_array(name: str, value: Any) -> np.ndarray:
+def number_array(name: str, value: Any) -> np.ndarray:
+    """What NumPy makes of a value, native float32 or float64. Raises TypeError for other dtypes and masked arrays."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name}: masked arrays are not supported; fill or select the events first")
     try:
@@ -75,6 +25,77 @@ def _number_array(name: str, value: Any) -> np.ndarray:
     if array.dtype.newbyteorder("=") not in (np.float32, np.float64):
         raise TypeError(f"{name}: dtype {array.dtype} is not supported; float32, float64 and integers are")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+class Arguments(NamedTuple):
+    arrays: list[Any]  # per input an array, or a tuple of four columns
+    shape: tuple[int, ...]  # of the events
+    dtype: Any
+
+
+def arguments(
+    inputs: Sequence[Input],
+    values: Sequence[Any],
+    converted: Callable[[str, Any], Any] = number_array,
+    float64: Any = np.dtype(np.float64),
+) -> Arguments:
+    """The values of all inputs as arrays of one library: `converted(name, value)`, and the library's `float64`.
+
+    Raises TypeError for a dtype that is neither float32, float64 nor an integer, for masked arrays, and ValueError for
+    shapes that do not fit, naming the argument.
+    """
+    arrays: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    dtypes: list[Any] = []
+    for one, value in zip(inputs, values, strict=True):
+        array = _vector(one.name, value, converted) if one.kind == "vector" else _scalar(one, value, converted)
+        first = array[0] if isinstance(array, tuple) else array
+        arrays.append(array)
+        shape = tuple(first.shape)
+        shapes.append(shape if one.kind == "scalar" or isinstance(array, tuple) else shape[:-1])
+        if not isinstance(value, (int, float)) or isinstance(value, np.floating):
+            dtypes.extend(column.dtype for column in (array if isinstance(array, tuple) else (array,)))
+    try:
+        shape = broadcast(shapes)
+    except ValueError:
+        given = ", ".join(f"{one.name} {s}" for one, s in zip(inputs, shapes, strict=True))
+        raise ValueError(f"the events of the arguments do not broadcast: {given}") from None
+    return Arguments(arrays, shape, float64 if not dtypes or float64 in dtypes else dtypes[0])
+
+
+def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that all broadcast to, also for symbolic sizes. Raises ValueError if there is none."""
+    result = list(max(shapes, key=len, default=()))
+    for shape in shapes:
+        missing = len(result) - len(shape)
+        for n, size in enumerate(shape, missing):
+            if size != result[n] and size != 1:
+                if result[n] != 1:
+                    raise ValueError(f"{shape} does not broadcast to {result}")
+                result[n] = size
+    return tuple(result)
+
+
+def _vector(name: str, value: Any, converted: Callable[[str, Any], Any]) -> Any:
+    if isinstance(value, tuple):
+        if len(value) != 4:
+            raise ValueError(f"{name}: a tuple is four columns, one a component, not {len(value)}")
+        columns = tuple(converted(name, column) for column in value)
+        if any(column.shape != columns[0].shape for column in columns):
+            shapes = [tuple(column.shape) for column in columns]
+            raise ValueError(f"{name}: the four columns have different shapes {shapes}")
+        return columns
+    array = converted(name, value)
+    if array.ndim == 0 or array.shape[-1] != 4:
+        raise ValueError(f"{name}: a 4-vector has shape (..., 4), not {tuple(array.shape)}")
+    return array
+
+
+def _scalar(one: Input, value: Any, converted: Callable[[str, Any], Any]) -> Any:
+    array = converted(one.name, value)
+    if one.shared and array.ndim:
+        raise ValueError(f"{one.name}: one number for all events, not an array of shape {tuple(array.shape)}")
+    return array
 
 
 def axes(letters: str) -> tuple[int, int, int, int]:

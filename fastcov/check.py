@@ -91,11 +91,11 @@ def _ordered(found: Findings, momenta: Momenta, order: str) -> tuple[Momenta, fl
 
 
 def _misfit(momenta: Momenta, place: int, unit: float) -> float:
-    """How far from the known masses squared the momenta are with this component as the energy, and this unit."""
+    """How far the momenta are from the known masses with this component as the energy and this unit."""
     total = 0.0
     for p, (_, mass) in zip(momenta, MASSES.values(), strict=True):
         square = (2 * p[:, place] ** 2 - np.sum(p**2, axis=1)) * unit**2
-        total += float(np.median(np.abs(square / mass**2 - 1)))
+        total += float(np.median(np.abs(np.log(np.maximum(square / mass**2, 1e-30)))))
     return total
 
 
@@ -177,7 +177,8 @@ def _relative(difference: Array, scale: Array) -> Array:
     """The largest component of each event's difference in units of the largest component of `scale`."""
     error, size = (np.max(np.abs(x.reshape(len(x), -1)), axis=1) for x in (difference, scale))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.divide(error, size, out=np.zeros_like(error), where=error != 0)
+        relative: Array = np.divide(error, size, out=np.zeros_like(error), where=error != 0)
+    return relative
 
 
 def _boost(x: float, y: float, z: float) -> Array:

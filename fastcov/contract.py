@@ -386,7 +386,7 @@ def _expand_stuck(graph: Graph | None, terms: Terms) -> Terms | None:
     return result if changed else None
 
 
-def _cheapest(graph: Graph, factors: Factors, again: set[int]) -> Replacement:
+def _cheapest(graph: Graph | None, factors: Factors, again: set[int]) -> Replacement:
     best: tuple[int, int] | None = None
     for n, factor in enumerate(factors):
         if not again & set(factor.slots):
@@ -463,9 +463,16 @@ def _without(epsilon: Epsilon, common: list[int]) -> tuple[list[int | Node], int
     return [*slots[len(common) :], *epsilon.vectors], sign
 
 
-def expand_metric(graph: Graph, metric: Metric) -> Replacement:
-    """g~(p) D = D - p (Dp) / p^2, and D alone = 2 u u - g with u along E."""
+def expand_metric(graph: Graph | None, metric: Metric) -> Replacement:
+    """g~(p) D = D - p (Dp) / p^2, and D alone = 2 u u - g with u along E.
+
+    Raises ValueError for D where nothing but constants is contracted: there is no graph to make u in.
+    """
     p, a, b, flipped = metric
+    if graph is None:
+        raise ValueError(
+            "einsum: with metric=None, a contraction of the Levi-Civita tensor needs a 4-vector among the operands"
+        )
     if p is None:
         u = graph.unit(3)
         return [

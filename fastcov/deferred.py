@@ -4,6 +4,7 @@
 """
 
 import functools
+import inspect
 import numbers
 import operator
 from collections.abc import Callable, Hashable
@@ -81,8 +82,13 @@ def deferrable(rank: Callable[..., int]) -> Callable[[Callable], Callable]:
     """Let a function of traced values take arrays too; `rank` gives the result's from the same arguments."""
 
     def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> Any:
+            if keywords:
+                bound = signature.bind(*args, **keywords)
+                args, keywords = bound.args, bound.kwargs
             arrays = [a for a in args if not isinstance(a, (Scalar, Tensor, *STATIC))]
             if not arrays:
                 return function(*args, **keywords)
@@ -106,6 +112,8 @@ def _combined(operation: Callable, a: Any, b: Any) -> Any:
     for value in (a, b):
         if not isinstance(value, (ArrayTensor, Tensor, numbers.Number)):
             return NotImplemented
+        if isinstance(value, Tensor) and value.graph is not None:
+            raise TypeError("traced values and arrays cannot be mixed")
     if rank_of(a) != rank_of(b):
         raise ValueError(f"cannot add tensors of rank {rank_of(a)} and {rank_of(b)}")
     return ArrayTensor(operation, (a, b), {}, rank_of(a))

@@ -95,7 +95,8 @@ def _posted(events: int, seed: int) -> Job:
 def _cancellation(a: Array, r: Array) -> Array:
     """By how much a^2 = E^2 - p^2 magnifies the rounding of its terms: uniform momenta come close to the light cone."""
     square = a.astype(np.float64) ** 2
-    return square.sum(axis=1) / np.abs(square[:, 3] - square[:, :3].sum(axis=1))
+    magnified: Array = square.sum(axis=1) / np.abs(square[:, 3] - square[:, :3].sum(axis=1))
+    return magnified
 
 
 def _sizes(events: int) -> list[int]:
@@ -136,9 +137,9 @@ def _deviations(job: Job, result: Array, momenta: list[Array]) -> Array:
     wanted = job.dense(*momenta)
     error = np.max(np.abs(result - wanted), axis=1)
     error[np.isnan(error)] = np.inf
+    scale = np.max(np.abs(wanted), axis=1) * (job.magnified(*momenta) if job.magnified else 1)
     with np.errstate(divide="ignore"):
-        scale = np.max(np.abs(wanted), axis=1) * (job.magnified(*momenta) if job.magnified else 1)
-        relative = np.divide(error, scale, out=np.zeros_like(error), where=error > 0)
+        relative: Array = np.divide(error, scale, out=np.zeros_like(error), where=error > 0)
     relative[~np.all(np.isfinite(wanted), axis=1)] = np.nan
     return relative
 

@@ -55,7 +55,11 @@ def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
     plan = _plan(tensor, len(leaves))
     if plan.products is None:
         return run(plan.tape, structure.Leaf(), leaves, chosen)
-    return _multiplied(plan, run(plan.tape, structure.leaves(len(plan.tape.outputs)), leaves, chosen))
+    narrow = leaves[0] if chosen.compute != "float32" and leaves and all(map(_is_float32, leaves)) else None
+    if narrow is not None:
+        leaves = [_widened(leaf) for leaf in leaves]
+    parts = run(plan.tape, structure.leaves(len(plan.tape.outputs)), leaves, chosen)
+    return _multiplied(plan, parts, parts[0] if narrow is None else narrow)
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -64,7 +68,10 @@ def _same(tensor: Tensor) -> Tensor:
 
 def _check_size(rank: int, leaves: list[Any], max_bytes: int) -> None:
     shapes = [np.shape(leaf[0]) if isinstance(leaf, tuple) else np.shape(leaf)[:-1] for leaf in leaves]
-    events = prod(np.broadcast_shapes(*shapes))
+    try:
+        events = prod(np.broadcast_shapes(*shapes))
+    except ValueError:
+        return  # said better where the arrays are read
     size = events * 4**rank * 8
     if size > max_bytes:
         raise MemoryError(
@@ -103,22 +110,39 @@ def _made(tensor: ArrayTensor, count: int) -> Plan:
     return Plan(tensor.rank, assemble(inputs, products.outputs), products)
 
 
-def _multiplied(plan: Plan, parts: tuple[Any, ...]) -> Any:
-    """The sum of outer products, chunk by chunk."""
+def _is_float32(leaf: Any) -> bool:
+    if isinstance(leaf, tuple):
+        return all(map(_is_float32, leaf))
+    return str(getattr(leaf, "dtype", "")).endswith("float32")
+
+
+def _widened(leaf: Any) -> Any:
+    """A float32 array as float64, so that products of many factors are rounded once."""
+    if isinstance(leaf, tuple):
+        return tuple(map(_widened, leaf))
+    return leaf.double() if hasattr(leaf, "double") else leaf.astype(np.float64)
+
+
+def _multiplied(plan: Plan, parts: tuple[Any, ...], like: Any) -> Any:
+    """The sum of outer products, chunk by chunk, in the library and dtype of `like`."""
     assert plan.products is not None
     own = {"scalar": 0, "vector": 1, "matrix": 2}[plan.tape.outputs[0].kind]
     shape = parts[0].shape[: parts[0].ndim - own]
     events = prod(shape)
     flat = [part.reshape(events, *part.shape[len(shape) :]) for part in parts]
     whole = (events, *(4,) * plan.rank)
-    result = flat[0].new_zeros(whole) if hasattr(flat[0], "new_zeros") else np.zeros(whole, flat[0].dtype)
+    while isinstance(like, tuple):
+        like = like[0]
+    result = like.new_empty(whole) if hasattr(like, "new_empty") else np.empty(whole, like.dtype)
     step = max(1, CHUNK_BYTES // (4**plan.rank * 8))
     for start in range(0, events, step):
         chunk = [part[start : start + step] for part in flat]
+        total: Any = 0
         for coefficient, is_output, pieces in plan.products.terms:
             factors = [_broadcast(chunk[piece.output], piece.slots, plan.rank) for piece in pieces]
             scale = _broadcast(chunk[int(coefficient)], (), plan.rank) if is_output else coefficient
-            result[start : start + step] += functools.reduce(mul, factors, scale)
+            total = total + functools.reduce(mul, factors, scale)
+        result[start : start + step] = total
     return result.reshape(*shape, *(4,) * plan.rank)
 
 

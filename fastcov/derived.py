@@ -4,15 +4,20 @@ Their arguments are those of the function and, but for the Jacobian, one more: a
 result, or tangents in the structure of its arguments.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from . import derivative
 from .arrays import axes
 from .dispatch import Options, embedded, event_shape, stack, summed_to
 from .fused import Fused, Trace
 from .structure import Dict, Leaf, Rows, Stack, Structure, Tuple, leaves
-from .tape import Output, Tape
+from .tape import Input, Output, Tape
+from .tensors import Scalar, Tensor
+
+_ZERO = {"scalar": 0.0, "vector": np.zeros(4, np.float32)}  # float32, so as not to decide the dtype of a result
 
 
 class Derivative(Fused):
@@ -70,8 +75,7 @@ class Derivative(Fused):
         key = type(self), own
         if key not in made:
             made[key] = self._derived(base.tape, own)
-        tape = made[key]
-        return Trace(tape, leaves(len(tape.outputs)))
+        return Trace(made[key], self._arranged(base, made[key]))
 
     def trace_of(self, constants: dict[str, Any], values: list[Any]) -> Trace:
         inputs = self.base.trace(constants).tape.inputs
@@ -79,6 +83,10 @@ class Derivative(Fused):
 
     def _derived(self, tape: Tape, shared: tuple[bool, ...]) -> Tape:
         raise NotImplementedError
+
+    def _arranged(self, base: Trace, tape: Tape) -> Structure:
+        """How the results of the tape are arranged."""
+        return leaves(len(tape.outputs))
 
     def run_options(self, options: Options) -> Options:
         return options._replace(components=None)
@@ -97,32 +105,39 @@ class Vjp(Derivative):
 
     def _extra_structure(self, constants: dict[str, Any], options: Options) -> Structure:
         trace = self.base.trace(constants)
-        return _with_rows(trace.structure, iter(trace.tape.outputs), axes(options.order))
+        return _with_rows(trace.structure, iter(trace.tape.outputs), axes(options.components or options.order))
 
     def _extra_values(self, constants: dict[str, Any], values: list[Any], extra: Any, options: Options) -> list[Any]:
+        if options.components is not None and isinstance(self.base, Derivative):
+            raise ValueError(f"{self.__name__}: components are not chosen in the derivative of a derivative")
+        tape = self.base.trace(constants).tape
         parts = self._extra_structure(constants, options).flatten("cotangent", extra)
-        if options.components is None:
+        if any(isinstance(value, (Scalar, Tensor)) for value in values):
             return parts
-        kinds = [one.kind for one in derivative.cotangent_inputs(self.base.trace(constants).tape)]
-        return [
-            embedded(part, options.components, options.order) if kind == "vector" else part
-            for part, kind in zip(parts, kinds, strict=True)
-        ]
+        events = _event_shape(tape.inputs, values)
+        cotangents = []
+        for one, part in zip(derivative.cotangent_inputs(tape), parts, strict=True):
+            if part is None:
+                part = _ZERO[one.kind]
+            elif options.components is not None and one.kind == "vector":
+                part = embedded(part, options.components, options.order)
+            shape = event_shape(one, part)
+            if one.shared and shape:
+                raise ValueError(f"cotangent: that of a summed output has no events, but has shape {shape} of them")
+            if events is not None and not _broadcasts_to(shape, events):
+                raise ValueError(f"cotangent: events of shape {shape} do not fit those of the result, {events}")
+            cotangents.append(part)
+        return cotangents
 
     def _derived(self, tape: Tape, shared: tuple[bool, ...]) -> Tape:
         return derivative.vjp(tape, [True] * len(shared), shared, value=self.with_value)
 
     def finish(self, constants: dict[str, Any], options: Options, values: list[Any], results: Any) -> Any:
-        base = self.base.trace(constants)
-        inputs = base.tape.inputs
-        parts = iter(results)
-        value = base.structure.build(parts, stack) if self.with_value else None
         gradients = [
             summed_to(one, part, event_shape(one, given))
-            for one, given, part in zip(inputs, values, parts, strict=False)
+            for one, given, part in zip(self.base.trace(constants).tape.inputs, values, results, strict=False)
         ]
-        arranged = self.base.arguments(constants, options).build(iter(gradients), stack)
-        return (value, arranged) if self.with_value else arranged
+        return self.base.arguments(constants, options).build(iter(gradients), stack)
 
 
 class ValueAndVjp(Vjp):
@@ -130,6 +145,21 @@ class ValueAndVjp(Vjp):
 
     name = "value_and_vjp"
     with_value = True
+
+    def _arranged(self, base: Trace, tape: Tape) -> Structure:
+        return Tuple((base.structure, leaves(len(base.tape.inputs))))
+
+    def finish(self, constants: dict[str, Any], options: Options, values: list[Any], results: Any) -> Any:
+        value, gradients = results
+        if options.components is not None:
+            base = self.base.trace(constants)
+            places = [options.order.index(c) for c in options.components]
+            parts = [
+                _selected(part, places, {"scalar": 0, "vector": 1, "matrix": 2}[output.kind])
+                for output, part in zip(base.tape.outputs, base.structure.flatten("value", value), strict=True)
+            ]
+            value = base.structure.build(iter(parts), stack)
+        return value, super().finish(constants, options, values, gradients)
 
 
 class Jvp(Derivative):
@@ -144,17 +174,19 @@ class Jvp(Derivative):
     def _extra_values(self, constants: dict[str, Any], values: list[Any], extra: Any, options: Options) -> list[Any]:
         inputs = self.base.trace(constants).tape.inputs
         parts = self._extra_structure(constants, options).flatten("tangents", extra)
-        zero = {"scalar": 0.0, "vector": [0.0] * 4}
-        return [zero[one.kind] if part is None else part for one, part in zip(inputs, parts, strict=True)]
+        return [
+            part if part is not None else value * 0 if isinstance(value, (Scalar, Tensor)) else _ZERO[one.kind]
+            for one, value, part in zip(inputs, values, parts, strict=True)
+        ]
 
     def _derived(self, tape: Tape, shared: tuple[bool, ...]) -> Tape:
         return derivative.jvp(tape, [True] * len(shared))
 
+    def _arranged(self, base: Trace, tape: Tape) -> Structure:
+        return base.structure
+
     def run_options(self, options: Options) -> Options:
         return options
-
-    def finish(self, constants: dict[str, Any], options: Options, values: list[Any], results: Any) -> Any:
-        return self.base.trace(constants).structure.build(iter(results), stack)
 
 
 class Jacobian(Derivative):
@@ -188,4 +220,29 @@ def _with_rows(structure: Structure, outputs: Iterator[Output], places: tuple[in
             return Tuple(tuple(_with_rows(child, outputs, places) for child in children))
         case Dict(keys, children):
             return Dict(keys, tuple(_with_rows(child, outputs, places) for child in children))
+        case Stack(size):
+            *_, child = [_with_rows(Leaf(), outputs, places) for _ in range(size)]  # all alike
+            return Stack(size, child)
     return structure
+
+
+def _event_shape(inputs: Sequence[Input], values: Sequence[Any]) -> tuple[int, ...] | None:
+    """The shape of the events of a call; None where the values do not broadcast, which is said elsewhere."""
+    try:
+        return np.broadcast_shapes(*(event_shape(one, value) for one, value in zip(inputs, values, strict=True)))
+    except ValueError:
+        return None
+
+
+def _broadcasts_to(shape: tuple[int, ...], events: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, events) == events
+    except ValueError:
+        return False
+
+
+def _selected(part: Any, places: list[int], rank: int) -> Any:
+    """The components at these places, along each of the last `rank` axes."""
+    for axis in range(-1, -rank - 1, -1):
+        part = stack([part[(..., place, *(slice(None),) * (-axis - 1))] for place in places], axis)
+    return part

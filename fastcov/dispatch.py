@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import arrays, cpu
-from .structure import Stack, Structure
+from .structure import Stack, Structure, as_array
 from .tape import Input, Tape
 
 BACKENDS = ("cpu",)
@@ -62,9 +62,11 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Option
         for n, (out, shape) in enumerate(zip(outputs, shapes, strict=True)):
             name = "out" if len(outputs) == 1 else f"out[{n}]"
             arrays.check_out(name, out, shape, given.dtype, given.arrays, len(outputs) == 1)
+            if any(np.may_share_memory(out, other) and np.shares_memory(out, other) for other in outputs[:n]):
+                raise ValueError(f"{name} overlaps another output")
     elif isinstance(structure, Stack):
         result = np.empty((len(shapes), *shapes[0]), given.dtype)
-        outputs = list(result)
+        outputs = [result[n, ...] for n in range(len(shapes))]
     else:
         outputs = [np.empty(shape, given.dtype) for shape in shapes]
     program_of(tape).run(
@@ -86,7 +88,7 @@ def is_array(value: Any) -> bool:
 
 def event_shape(one: Input, value: Any) -> tuple[int, ...]:
     """The leading shape of a value for this input; () if all events share it."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and one.kind == "vector":
         value, inner = value[0], 0
     else:
         inner = 1 if one.kind == "vector" else 0
@@ -112,7 +114,8 @@ def stack(parts: list[Any], axis: int) -> Any:
 
 def embedded(array: Any, letters: str, order: str) -> tuple[Any, ...]:
     """The components `letters` of 4-vectors as columns in `order`, zero where they are missing."""
-    if array.shape[-1] != len(letters):
+    array = as_array(array)
+    if tuple(array.shape[-1:]) != (len(letters),):
         raise ValueError(f"cotangent: shape {tuple(array.shape)} does not end in {len(letters)} components")
     zero = _namespace(array).zeros_like(array[..., 0])
     return tuple(array[..., letters.index(c)] if c in letters else zero for c in order)

@@ -93,8 +93,10 @@ def orbital(L: int, p: Any, r: Any) -> Tensor:
 
 
 @deferrable(rank=lambda t: rank_of(t))
-def lower(t: Any) -> Tensor:
+def lower(t: Any) -> Any:
     """The tensor with all its indices lowered. Raises ValueError if one is lower already."""
+    if isinstance(t, Scalar):
+        return t
     _tensor(t, "t")
     if any(t.lower):
         raise ValueError(f"lower: the indices of t are {positions(t)}, not all upper")

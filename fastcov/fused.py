@@ -162,7 +162,7 @@ class Fused:
             results = self._fast(args)
             if results is not None:
                 return packed(self._structure, results)
-        if any(isinstance(a, (Scalar, Tensor)) for a in args):
+        if any(isinstance(a, (Scalar, Tensor)) for a in (*args, *keywords.values())):
             return self._inlined(args, keywords)
         given = {name: keywords.pop(name) for name in Options._fields if name in keywords}
         options = self._options._replace(**given).checked() if given else self._options
@@ -191,7 +191,7 @@ class Fused:
         if any(is_array(value) for value in values):
             raise TypeError(f"{self.__name__}(): traced values and arrays cannot be mixed")
         graph = next(
-            v.node.graph if isinstance(v, Scalar) else v.graph for v in args if isinstance(v, (Scalar, Tensor))
+            v.node.graph if isinstance(v, Scalar) else v.graph for v in values if isinstance(v, (Scalar, Tensor))
         )
         trace = self.trace(constants)
         nodes = [_input_node(graph, one, value) for one, value in zip(trace.tape.inputs, values, strict=True)]
@@ -201,9 +201,7 @@ class Fused:
                 raise TypeError(f"{self.__name__}(): a tensor of rank 2 cannot be taken apart again inside a trace")
             value = Tensor.of_node(rows[0]) if output.kind == "vector" else Scalar(rows[0])
             results.append(Summed(value) if output.summed else value)
-        if isinstance(trace.structure, Stack):
-            return Stacked(results)
-        return packed(trace.structure, results)
+        return trace.structure.build(iter(results), lambda parts, axis: Stacked(parts))
 
     # Derivatives: see derived.py
 
@@ -409,7 +407,10 @@ def _traced(name: str, function: Callable, parameters: tuple[Parameter, ...]) ->
         structure, parts = Leaf(), [value]
     if not parts:
         raise TypeError(f"{name}() returned nothing to compute")
-    return Trace(assemble(inputs, [output_of(name, graph, part) for part in parts]), structure)
+    outputs = [output_of(name, graph, part) for part in parts]
+    if isinstance(structure, Stack) and len({output for output, _ in outputs}) > 1:
+        raise TypeError(f"{name}(): its functions return different kinds: " + ", ".join(o.kind for o, _ in outputs))
+    return Trace(assemble(inputs, outputs), structure)
 
 
 def output_of(name: str, graph: Graph, value: Any) -> tuple[Output, list[Node]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-Kind = str  # of an input or output of a tape: "scalar", "vector" or "matrix"
+import numpy as np
 
 
 class Leaf(NamedTuple):
@@ -20,14 +20,19 @@ class Leaf(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A matrix that goes into a tape as four vectors; `axes` are the places of its rows x, y, z, E."""
+    """A matrix that goes into a tape as four vectors; `axes` are the places of its rows x, y, z, E.
+
+    The place of a row that is not given is -1; None stands for it.
+    """
 
     axes: tuple[int, int, int, int]
 
     def flatten(self, name: str, value: Any) -> list[Any]:
-        if not hasattr(value, "ndim") or value.ndim < 2 or value.shape[-2] != 4:
-            raise ValueError(f"{name}: a tensor of rank 2 has shape (..., 4, 4), not {getattr(value, 'shape', None)}")
-        return [value[..., axis, :] for axis in self.axes]
+        array = as_array(value)
+        size = sum(axis >= 0 for axis in self.axes)
+        if tuple(array.shape[-2:]) != (size, size):
+            raise ValueError(f"{name}: a tensor of rank 2 has shape (..., {size}, {size}), not {tuple(array.shape)}")
+        return [array[..., axis, :] if axis >= 0 else None for axis in self.axes]
 
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         rows = [next(parts) for _ in range(4)]
@@ -80,17 +85,21 @@ class Stack(NamedTuple):
     """Parts of equal shape in one array, along its first axis."""
 
     size: int
+    child: "Structure" = Leaf()
 
     def flatten(self, name: str, value: Any) -> list[Any]:
-        if not hasattr(value, "shape") or not value.shape or value.shape[0] != self.size:
-            raise ValueError(f"{name} must be an array whose first axis has length {self.size}")
-        return [value[n] for n in range(self.size)]
+        array = as_array(value)
+        if tuple(array.shape[:1]) != (self.size,):
+            raise ValueError(
+                f"{name} must be an array whose first axis has length {self.size}, not of shape {tuple(array.shape)}"
+            )
+        return [part for n in range(self.size) for part in self.child.flatten(f"{name}[{n}]", array[n, ...])]
 
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
-        return stack([next(parts) for _ in range(self.size)], 0)
+        return stack([self.child.build(parts, stack) for _ in range(self.size)], 0)
 
     def count(self) -> int:
-        return self.size
+        return self.size * self.child.count()
 
 
 Structure = Leaf | Rows | Tuple | Dict | Stack
@@ -98,6 +107,11 @@ Structure = Leaf | Rows | Tuple | Dict | Stack
 
 def leaves(count: int) -> Tuple:
     return Tuple((Leaf(),) * count)
+
+
+def as_array(value: Any) -> Any:
+    """An array as it is, of any library; what is none, as NumPy converts it."""
+    return value if hasattr(value, "shape") else np.asarray(value)
 
 
 def packed(structure: Structure, parts: Sequence[Any]) -> Any:

@@ -184,12 +184,18 @@ class Tape:
         stored.add(place)
 
     def cost(self, itemsize: int = 8) -> Cost:
-        """Bytes (for inputs and outputs of `itemsize` bytes a number) and operations per event."""
+        """Bytes (for inputs and outputs of `itemsize` bytes a number) and operations per event.
+
+        An input counts once, and only if it is loaded at all.
+        """
         operations: dict[str, int] = {}
+        loaded: set[int] = set()
         for row in self.code:
-            name = OPCODES[row[0]].name
-            operations[name] = operations.get(name, 0) + 1
-        numbers = sum(COMPONENTS[i.kind] for i in self.inputs if not i.shared)
+            op = OPCODES[row[0]]
+            operations[op.name] = operations.get(op.name, 0) + 1
+            if op.operands == "i":
+                loaded.add(row[2])
+        numbers = sum(COMPONENTS[i.kind] for n, i in enumerate(self.inputs) if n in loaded and not i.shared)
         numbers += sum(COMPONENTS[o.kind] for o in self.outputs if not o.summed)
         flops = sum(BY_NAME[name].flops * n for name, n in operations.items())
         return Cost(numbers * itemsize, flops, operations, self.vectors, self.scalars)

@@ -177,7 +177,7 @@ def rational(value: object) -> Fraction | None:
     Raises ValueError for NaN and infinities: they cannot be constants of an amplitude.
     """
     if isinstance(value, numbers.Rational):
-        return Fraction(value.numerator, value.denominator)
+        return Fraction(int(value.numerator), int(value.denominator))  # not of NumPy's integers, which overflow
     if isinstance(value, numbers.Real):
         if not isfinite(value):
             raise ValueError(f"{value!r} cannot be a constant: it is not finite")

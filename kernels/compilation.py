@@ -13,8 +13,9 @@ from ..tape import Tape
 from .program import Layout, Program, live_numbers, lower
 from .tape_kernel import sum_kernel, tape_kernel
 
-# No multiply-add, and no flushing of subnormal numbers in Triton's library functions.
-OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+# No multiply-add; no flushing of subnormal numbers in Triton's library functions; all registers, since ptxas left to
+# itself spills some to fit more blocks on a multiprocessor.
+OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "maxnreg": 255}
 # How many numbers per event one kernel may hold, by the type of the arithmetic: 255 registers of 32 bits, less some for
 # addresses and for division.
 LIMITS = {"d": 112, "f": 224}

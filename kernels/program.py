@@ -50,12 +50,14 @@ class Layout(NamedTuple):
 class Program(NamedTuple):
     """Rows of an operation and four operands; each that has a result appends it to the values.
 
+    constants: the bits of each as a signed integer, of 32 or 64 bits like the arithmetic; as numbers, a zero could lose
+    its sign and a float64 its last digits on the way to the kernel.
     pointers: the element type of each and whether it is 16-byte aligned. strides, values: how many. sums: rows of block
     sums; their pointer is the last one.
     """
 
     rows: tuple[tuple[int, int, int, int, int], ...]
-    constants: tuple[float, ...]
+    constants: tuple[int, ...]
     pointers: tuple[tuple[str, bool], ...]
     strides: int
     values: int
@@ -175,8 +177,9 @@ def lower(tape: Tape, layouts: Sequence[Layout], compute: str) -> Program:
         if op.result:
             registers[op.result, operands[0]] = value
     with np.errstate(over="ignore"):
-        rounded = np.array([float(c) for c in tape.constants], np.float64).astype(compute)
-    return Program(tuple(low.rows), tuple(rounded.tolist()), tuple(low.pointers), low.strides, low.values, low.sums)
+        rounded = np.array([float(c) for c in tape.constants]).astype(compute)
+    constants = rounded.view(f"i{rounded.itemsize}").tolist()
+    return Program(tuple(low.rows), tuple(constants), tuple(low.pointers), low.strides, low.values, low.sums)
 
 
 def live_numbers(tape: Tape) -> int:
@@ -236,15 +239,3 @@ def split(tape: Tape, limit: int) -> tuple[tuple[Tape, tuple[int, ...]], ...]:
         else:
             parts.append((part, joined))
     return tuple(parts)
-
-
-def bytes_per_event(tape: Tape, layouts: Sequence[Layout]) -> int:
-    """What an event's inputs and outputs occupy in these layouts; shared and summed ones count nothing."""
-    size = {"fp32": 4, "fp64": 8}
-    total = 0
-    for one, layout in zip((*tape.inputs, *tape.outputs), layouts, strict=True):
-        if layout.kind in ("packed", "unit", "strided"):
-            kept = sum(axis >= 0 for axis in layout.axes)
-            numbers = {"scalar": 1, "vector": kept, "matrix": kept * kept}[one.kind]
-            total += numbers * size[layout.dtype]
-    return total

@@ -3,11 +3,13 @@
 The figures are read from the machine code (for NVIDIA the SASS) and from the PTX that Triton makes for a target.
 """
 
+import multiprocessing
 import re
 import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +62,9 @@ class Figures(NamedTuple):
     barriers: int
     loads: Counter[int]  # how many of which width in bits
     stores: Counter[int]
-    operations: Counter[str]  # add, mul, div, sqrt, fma as in the PTX
+    operations: Counter[
+        str
+    ]  # add, mul, div, sqrt, fma as in the PTX; for AMD in the code, after divisions are expanded
     issued: Counter[str]  # floating-point instructions, FADD, DMUL, ..., on the path without special cases
     events: int  # of one thread
     sums: int  # rows of block sums
@@ -77,21 +81,24 @@ class Figures(NamedTuple):
     def time(self, machine: Machine) -> float:
         """Modelled ns per event: the larger of memory traffic and instruction issue, both at the published peak."""
         double = sum(n for name, n in self.issued.items() if name.startswith("D")) / self.events
-        single = sum(n for name, n in self.issued.items() if not name.startswith("D")) / self.events
+        single = sum(2 * n if name.endswith("2") else n for name, n in self.issued.items()) / self.events - double
         arithmetic = 2e-3 * (double / machine.fp64 + single / machine.fp32)
         return max(self.bytes / machine.bandwidth, arithmetic)
 
 
 def shipped_tapes() -> list[tuple[str, Tape]]:
-    """Name and tape of everything whose kernels are checked: phif243 of six vectors, without its barrier factors; every
-    wave and drop-in function; all waves of psi -> phi f as one bundle, and all waves."""
+    """Name and tape of everything whose kernels are checked.
+
+    phif243 of six vectors, without its barrier factors; every wave and drop-in function; all waves of psi -> phi f, and
+    all waves, as one tape each.
+    """
     from .. import dropin, einsum, fused, orbital, waves
     from ..fused import Fused
 
     def phif243(psi: Any, r: Any, phi: Any, r1: Any, f: Any, r2: Any) -> Any:
         return einsum("mnls,n,ls->m", orbital(4, psi, r), orbital(1, phi, r1), orbital(2, f, r2))
 
-    def bundle(*chosen: Fused) -> Fused:
+    def bundle(*chosen: Fused) -> Any:
         def together(kp: Any, km: Any, pip: Any, pim: Any) -> tuple[Any, ...]:
             return tuple(wave(kp, km, pip, pim) for wave in chosen)
 
@@ -99,7 +106,7 @@ def shipped_tapes() -> list[tuple[str, Tape]]:
 
     catalogue = {name: wave for name, wave in vars(waves).items() if isinstance(wave, Fused)}
     named = {"phif243 of six vectors": fused(phif243), **catalogue}
-    named |= {f"dropin.{name}": value for name, value in vars(dropin).items() if isinstance(value, Fused)}
+    named |= {f"dropin.{name.lstrip('_')}": value for name, value in vars(dropin).items() if isinstance(value, Fused)}
     named["psi -> phi f"] = bundle(*[wave for name, wave in catalogue.items() if name.startswith("phif")])
     named["all waves"] = bundle(*catalogue.values())
     return [(name, function.tape) for name, function in named.items()]
@@ -122,12 +129,15 @@ def packed_layouts(tape: Tape, storage: str) -> list[Layout]:
 def figures(name: str, tape: Tape, target: str, storage: str, arithmetic: str) -> Figures:
     """Compile a tape on packed arrays for a target of TARGETS and read the result."""
     layouts = packed_layouts(tape, storage)
+    lanes = TARGETS[target].warp_size
     planned = plan(tape, layouts, arithmetic)
+    planned = planned._replace(warps=planned.warps * 32 // lanes)
     kernel = compile_tape(tape, planned, TARGETS[target])
     size = {"fp32": 4, "fp64": 8}[storage]
     numbers: Counter[str] = Counter()
-    for one, layout in zip((*tape.inputs, *tape.outputs), layouts, strict=True):
-        numbers[layout.kind] += COMPONENTS[one.kind]
+    kinds = [one.kind for one in tape.inputs] + [out.kind for out in tape.outputs]
+    for kind, layout in zip(kinds, layouts, strict=True):
+        numbers[layout.kind] += COMPONENTS[kind]
     read = _nvidia if TARGETS[target].backend == "cuda" else _amd
     return Figures(
         name,
@@ -135,7 +145,7 @@ def figures(name: str, tape: Tape, target: str, storage: str, arithmetic: str) -
         storage,
         arithmetic,
         **read(kernel),
-        events=planned.block // (planned.warps * TARGETS[target].warp_size) or 1,
+        events=planned.block // (planned.warps * lanes),
         sums=planned.program.sums,
         packed=size * numbers["packed"],
         other=size * numbers["unit"],
@@ -144,43 +154,47 @@ def figures(name: str, tape: Tape, target: str, storage: str, arithmetic: str) -
 
 
 def _nvidia(kernel: Any) -> dict[str, Any]:
-    ptx, sass = kernel.asm["ptx"], kernel.asm["sass"]
-    registers, local, shared = _resources(kernel.asm["cubin"])
-    main = re.split(r"^(?!.*@).*\bEXIT\b", sass, maxsplit=1, flags=re.M)[0]
+    text = _cuobjdump(kernel.asm["cubin"])
+    found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", text)
+    if not found:
+        raise RuntimeError(f"cuobjdump says nothing of registers: {text:.200}")
+    registers, stack, shared, local = map(int, found.groups())
+    # Without special cases: up to the first EXIT that is not conditional, behind which the slow divisions stand.
+    main = re.split(r"^(?!.*@).*\bEXIT\b", text, maxsplit=1, flags=re.M)[0]
     return {
         "registers": registers,
-        "spills": len(re.findall(r"\b(?:LDL|STL)\b", sass)),
-        "local": local,
+        "spills": len(re.findall(r"\b(?:LDL|STL)\b", text)),
+        "local": stack + local,
         "shared": shared + kernel.metadata.shared,
-        "barriers": len(re.findall(r"\bBAR\b", sass)),
-        "loads": Counter(int(width or 32) for width in re.findall(r"\bLDG\.E(?:\.(\d+))?", sass)),
-        "stores": Counter(int(width or 32) for width in re.findall(r"\bSTG\.E(?:\.(\d+))?", sass)),
-        "operations": _ptx_operations(ptx),
-        "issued": Counter(re.findall(r"\b([FD](?:ADD|MUL|FMA))\b", main)),
+        "barriers": len(re.findall(r"\bBAR\b", text)),
+        "loads": Counter(int(width or 32) for width in re.findall(r"\bLDG\.E(?:\.(\d+))?", text)),
+        "stores": Counter(int(width or 32) for width in re.findall(r"\bSTG\.E(?:\.(\d+))?", text)),
+        "operations": _ptx_operations(kernel.asm["ptx"]),
+        "issued": Counter(re.findall(r"\b([FD](?:ADD|MUL|FMA)2?)\b", main)),
     }
 
 
-def _ptx_operations(ptx: str) -> Counter[str]:
-    """Floating-point operations; one that ptxas may contract to a multiply-add, as it has no rounding, counts as fma."""
-    names = {"sub": "add", "rcp": "div", "mad": "fma"}
-    counted: Counter[str] = Counter()
-    for name, rounding in re.findall(r"\b(add|sub|mul|fma|mad|div|rcp|sqrt)\.((?:[a-z]+\.)*)f(?:32|64)\b", ptx):
-        counted[names.get(name, name) if rounding == "rn." else "fma"] += 1
-    return counted
-
-
-def _resources(cubin: bytes) -> tuple[int, int, int]:
-    """Registers, bytes of local memory and bytes of static shared memory."""
+def _cuobjdump(cubin: bytes) -> str:
+    """Resources and SASS, by the tool that Triton brings along."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", text)
-    if not found:
-        raise RuntimeError(f"cuobjdump says nothing of resources: {text!r}")
-    registers, stack, shared, local = map(int, found.groups())
-    return registers, stack + local, shared
+        done = subprocess.run([tool, "-res-usage", "-sass", file.name], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def _ptx_operations(ptx: str) -> Counter[str]:
+    """Floating-point operations; one that ptxas may contract to a multiply-add, as it has no rounding, counts as fma.
+
+    sm_100 has operations on pairs (f32x2), which are two.
+    """
+    names = {"sub": "add", "rcp": "div", "mad": "fma"}
+    operation = r"\b(add|sub|mul|fma|mad|div|rcp|sqrt)\.((?:[a-z]+\.)*)f(?:64|32(x2)?)\b"
+    counted: Counter[str] = Counter()
+    for name, modifiers, pair in re.findall(operation, ptx):
+        counted[names.get(name, name) if modifiers == "rn." else "fma"] += 2 if pair else 1
+    return counted
 
 
 def _amd(kernel: Any) -> dict[str, Any]:
@@ -190,10 +204,8 @@ def _amd(kernel: Any) -> dict[str, Any]:
         return int(re.search(rf"\.{name}:\s+(\d+)", code)[1])  # type: ignore[index]
 
     widths = {"": 32, "x2": 64, "x3": 96, "x4": 128}
-    issued: Counter[str] = Counter()
-    for name, bits in re.findall(r"\bv_(?:pk_)?(add|sub|mul|fma|fmac)_f(32|64)", code):
-        kind = {"add": "ADD", "sub": "ADD", "mul": "MUL"}.get(name, "FMA")
-        issued[("D" if bits == "64" else "F") + kind] += 1
+    names = {"sub": "add", "fmac": "fma"}
+    operations = re.findall(r"\bv_(?:pk_)?(add|sub|mul|fma|fmac)_f(?:32|64)", code)
     return {
         "registers": value("vgpr_count"),
         "spills": value("vgpr_spill_count"),
@@ -202,8 +214,8 @@ def _amd(kernel: Any) -> dict[str, Any]:
         "barriers": len(re.findall(r"\bs_barrier\b", code)),
         "loads": Counter(widths[w] for w in re.findall(r"\bglobal_load_dword(x\d)?\b", code)),
         "stores": Counter(widths[w] for w in re.findall(r"\bglobal_store_dword(x\d)?\b", code)),
-        "operations": Counter(),
-        "issued": issued,
+        "operations": Counter(names.get(name, name) for name in operations),
+        "issued": Counter(),
     }
 
 
@@ -219,10 +231,12 @@ def check(kernel: Figures) -> list[str]:
         f"{kernel.shared} bytes of shared memory": kernel.shared and not kernel.sums,
         f"{kernel.barriers} barriers": kernel.barriers and not kernel.sums,
         "a packed vector moved less than 128 bits at a time": narrow > unpacked,
-        "a fused multiply-add, or what may become one": kernel.operations["fma"]
-        or (not divides and any(name.endswith("FMA") for name in kernel.issued)),
-        f"{kernel.bytes:g} bytes per event for {kernel.packed + kernel.other} of inputs and outputs": kernel.bytes
-        > kernel.packed + kernel.other,
+        "a fused multiply-add, or what may become one": (
+            kernel.operations["fma"] or (not divides and any("FMA" in name for name in kernel.issued))
+        ),
+        f"{kernel.bytes:g} bytes per event for {kernel.packed + kernel.other} of inputs and outputs": (
+            kernel.bytes > kernel.packed + kernel.other
+        ),
     }
     where = f"{kernel.name}, {kernel.target}, {kernel.storage} storage, {ARITHMETIC[kernel.arithmetic]} arithmetic"
     return [f"{where}: {problem}" for problem, found in problems.items() if found]
@@ -239,14 +253,18 @@ def launches(name: str, tape: Tape, arithmetic: str) -> Iterator[tuple[str, Tape
 
 
 def report(everything: bool = False) -> Iterator[Figures]:
-    """All shipped tapes for sm_90, three of them (the first, the middle one, the last) for the rest; or all for all."""
+    """All shipped tapes for sm_90 and three of them, the first, the middle and the last one, for the rest; or all."""
     tapes = shipped_tapes()
     few = {0, len(tapes) // 2, len(tapes) - 1}
-    for number, (name, tape) in enumerate(tapes):
-        for target in TARGETS if everything or number in few else ("sm_90",):
-            for storage, arithmetic in MODES:
-                for part_name, part in launches(name, tape, arithmetic):
-                    yield figures(part_name, part, target, storage, arithmetic)
+    jobs = [
+        (part_name, part, target, *mode)
+        for number, (name, tape) in enumerate(tapes)
+        for target in (TARGETS if everything or number in few else ("sm_90",))
+        for mode in MODES
+        for part_name, part in launches(name, tape, mode[1])
+    ]
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(figures, *zip(*jobs, strict=True))
 
 
 HEADER = (
@@ -259,8 +277,7 @@ def line(kernel: Figures) -> str:
     def widths(counted: Counter[int]) -> str:
         return " ".join(f"{n}x{bits}" for bits, n in sorted(counted.items()))
 
-    counts = kernel.operations or Counter({k.lower(): n for k, n in kernel.issued.items()})
-    operations = [counts[name] / kernel.events for name in ("add", "mul", "div", "sqrt", "fma")]
+    operations = [kernel.operations[name] / kernel.events for name in ("add", "mul", "div", "sqrt", "fma")]
     times = [f"{m.name} {kernel.time(m):.4f}" for m in MACHINES if m.target == kernel.target]
     return (
         f"{kernel.name:24} {kernel.target:6} {kernel.storage:6} {ARITHMETIC[kernel.arithmetic]:6} "
@@ -274,9 +291,7 @@ def line(kernel: Figures) -> str:
 def main(everything: bool = False) -> int:
     """Print the report; 1 if a check failed."""
     print(f"Triton {triton.__version__}. Instructions (of the PTX), bytes and times are for one event.")
-    print(
-        "Times are a model, not measurements: the larger of bytes over peak bandwidth and instructions over peak rate."
-    )
+    print("Times are a model, no measurement: the larger of bytes by peak bandwidth and instructions by peak rate.")
     for machine in MACHINES:
         print(
             f"  {machine.name}: {machine.bandwidth} GB/s, {machine.fp64} and {machine.fp32} Tflop/s "
@@ -284,12 +299,10 @@ def main(everything: bool = False) -> int:
         )
     print(HEADER)
     problems: list[str] = []
-    try:
-        for kernel in report(everything):
-            print(line(kernel), flush=True)
-            if TARGETS[kernel.target].backend == "cuda":
-                problems += check(kernel)
-    finally:
-        for problem in problems:
-            print("FAILED:", problem)
+    for kernel in report(everything):
+        print(line(kernel), flush=True)
+        if TARGETS[kernel.target].backend == "cuda":
+            problems += check(kernel)
+    for problem in problems:
+        print("FAILED:", problem)
     return 1 if problems else 0

@@ -58,6 +58,14 @@ SUM = tl.constexpr(MEMORY["sum"])
 
 
 @triton.jit
+def _constant(BITS: tl.constexpr, DTYPE: tl.constexpr):
+    if DTYPE == tl.float32:  # noqa: SIM300
+        return tl.full([], BITS, tl.int32).to(tl.float32, bitcast=True)
+    else:
+        return tl.full([], BITS, tl.int64).to(tl.float64, bitcast=True)
+
+
+@triton.jit
 def _divide(a, b):
     if a.dtype == tl.float32:
         return tl.div_rn(a, b)
@@ -131,7 +139,7 @@ def tape_kernel(
     """Row i of the program is the operation OP[i] on A[i], B[i], C[i], D[i].
 
     n: how many events, int64. pointers: to the arrays. strides: between events, in elements, int64. values: the scalars
-    passed by value. CONSTANTS: already rounded to DTYPE, the type of the arithmetic.
+    passed by value. CONSTANTS: the bits of each, rounded to DTYPE, the type of the arithmetic.
     """
     event = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = event < n
@@ -150,7 +158,7 @@ def tape_kernel(
         elif OP[i] == LOAD_VALUE:
             result = tl.full([], values[A[i]], tl.float64).to(DTYPE)
         elif OP[i] == CONSTANT:
-            result = tl.full([], CONSTANTS[A[i]], DTYPE)
+            result = _constant(CONSTANTS[A[i]], DTYPE)
         elif OP[i] == UNIT:
             if A[i] == 0:
                 result = (one, zero, zero, zero)
@@ -175,9 +183,9 @@ def tape_kernel(
         elif OP[i] == NEG:
             result = v[A[i]] * -one
         elif OP[i] == ADD_CONSTANT:
-            result = v[A[i]] + tl.full([], CONSTANTS[B[i]], DTYPE)
+            result = v[A[i]] + _constant(CONSTANTS[B[i]], DTYPE)
         elif OP[i] == MUL_CONSTANT:
-            result = v[A[i]] * tl.full([], CONSTANTS[B[i]], DTYPE)
+            result = v[A[i]] * _constant(CONSTANTS[B[i]], DTYPE)
         elif OP[i] == VADD:
             ax, ay, az, ae = v[A[i]]
             bx, by, bz, be = v[B[i]]
@@ -198,7 +206,7 @@ def tape_kernel(
             result = (factor * bx, factor * by, factor * bz, factor * be)
         elif OP[i] == VSCALE_CONSTANT:
             ax, ay, az, ae = v[A[i]]
-            constant = tl.full([], CONSTANTS[B[i]], DTYPE)
+            constant = _constant(CONSTANTS[B[i]], DTYPE)
             result = (ax * constant, ay * constant, az * constant, ae * constant)
         elif OP[i] == VADD_SCALED:
             ax, ay, az, ae = v[A[i]]

@@ -1,8 +1,8 @@
 """What a capable user would write instead of calling fastcov, one module for each way.
 
-`load()` gives them all. A peer's `prepare` takes the input arrays (events, 4), in the order x, y, z, E, and returns a
-function without arguments that computes phif243 of all events and returns when the result is there: an array
-(events, 4) or a tuple of four columns.
+`load()` gives them all. A peer's `prepare` takes the input vectors, arrays (events, 4) in the order x, y, z, E or tuples
+of four columns, and returns a function without arguments that computes phif243 of all events and returns when the
+result is there: again an array or a tuple.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,8 @@ class Peer(NamedTuple):
     dtypes: tuple[str, ...]
     prepare: Callable[..., Callable[[], Any]]
     events: int | None = None  # at most so many, for a slow one
-    tolerance: float | None = None  # of its float32 results, where they are worse than the others'
+    layout: str = "packed"  # or "columns"
+    output: str = "new"  # allocated by each call, or "given": the same array every time
 
 
 def load() -> tuple[list[Peer], dict[str, str]]:

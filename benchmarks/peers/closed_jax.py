@@ -20,21 +20,11 @@ ARRAYS = Algebra(_dot, operator.add, operator.sub, operator.mul)
 COLUMNS = columns_algebra()
 
 
-def arrays(form):
-    function = jax.jit(lambda vectors: FORMS[form](ARRAYS)(CONSTANTS, *vectors))
+def peer(form, algebra):
+    function = jax.jit(lambda vectors: FORMS[form](algebra)(CONSTANTS, *vectors))
 
     def prepare(*vectors):
-        on_device = [jnp.asarray(v) for v in vectors]
-        return lambda: jax.block_until_ready(function(on_device))
-
-    return prepare
-
-
-def columns(form):
-    function = jax.jit(lambda vectors: FORMS[form](COLUMNS)(CONSTANTS, *vectors))
-
-    def prepare(*vectors):
-        on_device = [tuple(jnp.asarray(c) for c in v.T.copy()) for v in vectors]
+        on_device = jax.tree.map(jnp.asarray, vectors)
         return lambda: jax.block_until_ready(function(on_device))
 
     return prepare
@@ -42,7 +32,7 @@ def columns(form):
 
 DTYPES = ("float64", "float32")
 PEERS = [
-    Peer(f"JAX jit, {name}", form, DTYPES, how(form))
+    Peer("JAX jit", form, DTYPES, peer(form, algebra), layout=layout)
     for form in FORMS
-    for name, how in (("arrays (N, 4)", arrays), ("columns", columns))
+    for layout, algebra in (("packed", ARRAYS), ("columns", COLUMNS))
 ]
