@@ -21,7 +21,7 @@ check: $(VENV)/installed  ## check momenta; ARGS=file.npz
 test: $(VENV)/tests  ## ARGS="-k waves" for example
 	cd tests && $(bin)/python -c "import fastcov; print('testing', fastcov.__file__)"
 	cd tests && $(bin)/pytest $(ARGS)
-	$(if $(wildcard tests/test_kernels.py),cd tests && TRITON_INTERPRET=1 $(bin)/pytest test_kernels.py $(ARGS))
+	cd tests && TRITON_INTERPRET=1 $(bin)/pytest test_kernels.py
 
 lint: $(VENV)/lint
 	$(bin)/ruff check .

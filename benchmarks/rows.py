@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from peers import Peer
-from problems import BUNDLES, PROBLEMS, WAVES, arguments, output
+from problems import BUNDLES, PROBLEMS, VJPS, WAVES, arguments, output
 
 from fastcov.cpu import default_threads
 
@@ -15,12 +15,13 @@ FEW, MANY = 800_000, 8_000_000
 SIZES = (1, 100, 10_000, 80_000)
 ALL = default_threads()
 ARITHMETIC = (("float64", "float64"), ("float32", "float64"), ("float32", "float32"))
-LARGE_PEERS = ("Numba prange, fastmath", "torch, torch.compile")  # that are fast enough for MANY events
+LARGE_PEERS = ("Numba prange, fastmath", "torch.compile")  # that are fast enough for MANY events
 
 CHECKED_EVENTS = 200
 # Of the event's largest component. float32 storage: the rounding of the result. float32 arithmetic: the condition of
 # p^2 at the thresholds is of the order 1e3.
 TOLERANCE = {("float64", "float64"): 1e-11, ("float32", "float64"): 1.2e-7, ("float32", "float32"): 1e-3}
+DIFFERENCES = 1e-6  # of the reference's derivatives
 
 SAMPLE_SECONDS = 0.02
 
@@ -50,6 +51,10 @@ class Row:
         )
 
     @property
+    def tolerance(self) -> float:
+        return max(TOLERANCE[self.dtype, self.arithmetic], DIFFERENCES if self.problem in VJPS else 0)
+
+    @property
     def bytes_per_event(self) -> int:
         """Of the inputs and outputs, however often a peer goes through memory in between."""
         return PROBLEMS[self.problem].function.tape.cost(np.dtype(self.dtype).itemsize).bytes
@@ -65,22 +70,32 @@ class Row:
         options: dict[str, Any] = {} if self.threads == ALL else {"threads": self.threads}
         if self.arithmetic == "float32":
             options["compute"] = "float32"
-        function = PROBLEMS[self.problem].function.with_defaults(**options)
+        problem = PROBLEMS[self.problem]
+        function = problem.function.with_defaults(**options)
+        positional = inputs[: len(inputs) - len(problem.named)]
+        named = dict(zip(problem.named, inputs[len(positional) :], strict=True))
         if self.output == "new":
-            return lambda: function(*inputs)
-        shape = function(*inputs).shape
-        out = output(shape, self.dtype)
-        return lambda: function(*inputs, out=out)
+            return lambda: function(*positional, **named)
+        result = function(*positional, **named)
+        if isinstance(result, tuple):
+            named["out"] = tuple(output(part.shape, self.dtype, n) for n, part in enumerate(result))
+        else:
+            named["out"] = output(result.shape, self.dtype)
+        return lambda: function(*positional, **named)
 
     def _check(self, result: Any) -> None:
-        got = np.stack([np.asarray(c) for c in result], axis=-1) if isinstance(result, tuple) else np.asarray(result)
+        if isinstance(result, tuple):
+            parts = [np.asarray(part) for part in result]
+            got = np.stack(parts, axis=-1 if parts[0].ndim == 1 else 0)  # columns, or one array for each input
+        else:
+            got = np.asarray(result)
         some = np.unique(np.linspace(0, self.events - 1, CHECKED_EVENTS).astype(int))
         packed = arguments(self.problem, self.events, self.dtype, "packed")
         wanted = PROBLEMS[self.problem].reference(*(v[some] for v in packed))
         if got.dtype != self.dtype or got.shape != (*wanted.shape[:-2], self.events, 4):
             raise Disagreement(f"{self.key}: result of shape {got.shape}, {got.dtype}")
         error = np.max(np.abs(got[..., some, :] - wanted), axis=-1) / np.max(np.abs(wanted), axis=-1)
-        if not np.max(error) <= TOLERANCE[self.dtype, self.arithmetic]:
+        if not np.max(error) <= self.tolerance:
             raise Disagreement(
                 f"{self.key}: an event differs from the reference by {np.max(error):.1e} of its largest component"
             )
@@ -123,7 +138,8 @@ def fastcov_rows() -> list[Row]:
         for a in ARITHMETIC
         for threads in both
     ]
-    return main + large + sizes + posted + waves + bundles
+    derivatives = [row(name, a, short=a == f64) for name in VJPS for a in (f64, f32)]
+    return main + large + sizes + posted + waves + bundles + derivatives
 
 
 def peer_rows(peers: list[Peer]) -> list[Row]:

@@ -117,7 +117,8 @@ def markdown(results: dict[str, Any]) -> str:
     triads = ", ".join(f"{speed / 1e9:.1f} GB/s with {n} threads" for n, speed in sorted(results["triad"].items()))
     packages = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     lines = [
-        f"Measured on {results['date']}, {results['cpu']}, by `python benchmarks/run.py`. Triad: {triads}. {packages}.",
+        f"Measured on {results['date']}, {results['cpu']}, by `python benchmarks/run.py`. Triad: {triads}. "
+        f"Load of the machine before: {results['load_average']:.1f}. {packages}.",
         "",
         "Share: bytes of inputs and outputs over the time, as a part of the triad's bandwidth with as many threads.",
         "",
@@ -184,7 +185,7 @@ def main() -> int:
         for name, reason in missing.items():
             print(f"left out: {name}, {reason}")
         rows = fastcov_rows() + peer_rows(found)
-    start = time.perf_counter()
+    start, load_average = time.perf_counter(), os.getloadavg()[0]
     try:
         records, triads = measure(rows, options.rounds or (SHORT_ROUNDS if options.short else ROUNDS))
     except Disagreement as error:
@@ -192,7 +193,7 @@ def main() -> int:
     results = {
         "date": datetime.date.today().isoformat(),
         "cpu": cpu,
-        "load_average": os.getloadavg()[0],
+        "load_average": load_average,
         "seconds": time.perf_counter() - start,
         "versions": versions(),
         "triad": triads,

@@ -1,5 +1,7 @@
 """Covariant tensors for partial-wave analysis: spin projectors and orbital tensors, contracted event by event."""
 
+import sys
+
 from .dense import dense
 from .dispatch import backends
 from .formalism import (
@@ -45,6 +47,9 @@ __all__ = [
     "sum",
     "transverse",
 ]
+
+if "torch" in sys.modules:  # programs saved by torch may contain the operator that this module registers
+    from . import torch  # noqa: F401
 
 
 def __getattr__(name: str) -> str:

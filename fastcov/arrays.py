@@ -9,6 +9,7 @@ import numpy as np
 from .tape import Input, Output
 
 COMPONENTS = "xyzE"
+FLOAT64 = np.dtype(np.float64)
 _INNER = {"scalar": 0, "vector": 1, "matrix": 2}
 
 
@@ -37,12 +38,12 @@ def arguments(
     inputs: Sequence[Input],
     values: Sequence[Any],
     converted: Callable[[str, Any], Any] = number_array,
-    float64: Any = np.dtype(np.float64),
+    float64: Any = FLOAT64,
 ) -> Arguments:
     """The values of all inputs as arrays of one library: `converted(name, value)`, and the library's `float64`.
 
-    Raises TypeError for a dtype that is neither float32, float64 nor an integer, for masked arrays, and ValueError for
-    shapes that do not fit, naming the argument.
+    Python numbers do not decide the dtype. Raises TypeError for a dtype that is neither float32, float64 nor an
+    integer, for masked arrays, and ValueError for shapes that do not fit, naming the argument.
     """
     arrays: list[Any] = []
     shapes: list[tuple[int, ...]] = []
@@ -53,8 +54,9 @@ def arguments(
         arrays.append(array)
         shape = tuple(first.shape)
         shapes.append(shape if one.kind == "scalar" or isinstance(array, tuple) else shape[:-1])
-        if not isinstance(value, (int, float)) or isinstance(value, np.floating):
-            dtypes.extend(column.dtype for column in (array if isinstance(array, tuple) else (array,)))
+        for given, part in zip(parts(value), parts(array), strict=True):
+            if not isinstance(given, (int, float)) or isinstance(given, np.floating):
+                dtypes.append(part.dtype)
     try:
         shape = broadcast(shapes)
     except ValueError:
@@ -63,9 +65,14 @@ def arguments(
     return Arguments(arrays, shape, float64 if not dtypes or float64 in dtypes else dtypes[0])
 
 
+def parts(value: Any) -> tuple[Any, ...]:
+    """The columns of an argument, or the argument alone."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that all broadcast to, also for symbolic sizes. Raises ValueError if there is none."""
-    result = list(max(shapes, key=len, default=()))
+    result = [1] * max([0, *(len(shape) for shape in shapes)])
     for shape in shapes:
         missing = len(result) - len(shape)
         for n, size in enumerate(shape, missing):
@@ -108,25 +115,39 @@ def output_shape(output: Output, shape: tuple[int, ...], components: int) -> tup
     return (() if output.summed else shape) + (components,) * _INNER[output.kind]
 
 
-def check_out(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], alone: bool) -> None:
-    """Raise unless results may be written to `out`; see the errors below.
+def check_out(
+    outputs: Sequence[Any], shapes: Sequence[tuple[int, ...]], dtype: np.dtype, inputs: Sequence[Any]
+) -> None:
+    """Raise unless results may be written to these arrays; see the errors below.
 
     An output may be exactly an input's memory if it is the only output: each event is read before it is written.
     """
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"{name} must be a NumPy array like the inputs, not {type(out).__name__}")
-    if out.shape != shape:
-        raise ValueError(f"{name} has shape {out.shape}, the result has {shape}")
-    if out.dtype != dtype or not out.dtype.isnative:
-        raise ValueError(f"{name} has dtype {out.dtype}, the result has {dtype}")
-    if not out.flags.writeable:
-        raise ValueError(f"{name} is read-only")
-    if math.prod(shape) > 1 and any(s == 0 and n > 1 for s, n in zip(out.strides, out.shape, strict=True)):
-        raise ValueError(f"{name} has elements that share memory")
-    for value in inputs:
-        for array in value if isinstance(value, tuple) else (value,):
-            if np.may_share_memory(out, array) and np.shares_memory(out, array) and not (alone and _same(out, array)):
-                raise ValueError(f"{name} overlaps an input")
+    for n, (out, shape) in enumerate(zip(outputs, shapes, strict=True)):
+        name = out_name(n, len(outputs))
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"{name} must be a NumPy array like the inputs, not {type(out).__name__}")
+        if out.shape != shape:
+            raise ValueError(f"{name} has shape {out.shape}, the result has {shape}")
+        if out.dtype != dtype or not out.dtype.isnative:
+            raise ValueError(f"{name} has dtype {out.dtype}, the result has {dtype}")
+        if not out.flags.writeable:
+            raise ValueError(f"{name} is read-only")
+        if math.prod(shape) > 1 and any(s == 0 and n > 1 for s, n in zip(out.strides, out.shape, strict=True)):
+            raise ValueError(f"{name} has elements that share memory")
+        for value in inputs:
+            for array in parts(value):
+                if _overlap(out, array) and not (len(outputs) == 1 and _same(out, array)):
+                    raise ValueError(f"{name} overlaps an input")
+        if any(_overlap(out, other) for other in outputs[:n]):
+            raise ValueError(f"{name} overlaps another output")
+
+
+def out_name(n: int, count: int) -> str:
+    return "out" if count == 1 else f"out[{n}]"
+
+
+def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.may_share_memory(a, b) and np.shares_memory(a, b)
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -48,8 +48,6 @@ def parse(spec: str, ranks: list[int]) -> tuple[list[str], str]:
 
     Raises ValueError, naming the operand, for anything that is no sum over pairs of indices.
     """
-    if not isinstance(spec, str):
-        raise TypeError(f"einsum: spec must be a text such as 'ij,j->i', not {type(spec).__name__}")
     inputs, arrow, output = spec.replace(" ", "").partition("->")
     if not arrow:
         raise ValueError(f"einsum: spec {spec!r} has no '->': the output indices must be given")

@@ -39,6 +39,9 @@ class ArrayTensor:
     def __neg__(self):
         return ArrayTensor(operator.neg, (self,), {}, self.rank)
 
+    def __pos__(self):
+        return self
+
     def __mul__(self, other):
         return _scaled(operator.mul, self, other)
 

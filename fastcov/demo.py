@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import dropin, reference, waves
-from .dispatch import backends
+from . import dropin, kernels, reference, waves
+from .dispatch import Options, backends
 from .fused import Fused, fused
 from .momenta import InputError, read_momenta
 from .phasespace import psi2s_kkpipi
@@ -46,6 +46,7 @@ class Measured(NamedTuple):
     first: float  # seconds of the very first call, with tracing
     seconds: float  # medians of the calls after it, added up over the batches
     memory: int  # bytes at the peak of a first call, beyond inputs and output
+    method: str  # by which that was measured
     deviations: Array  # of each sampled event, see _deviations
 
 
@@ -55,10 +56,23 @@ def demo(*, events: int, seed: int, input: str | None, threads: int | None, back
     `input` is a file that `read_momenta` reads; without it, momenta are generated, in batches of 4,000,000 events of
     the seeds `seed`, `seed` + 1, ... Raises InputError for a file or a back end that cannot be used.
     """
+    _check_backend(backend)
     options = {name: value for name, value in (("threads", threads), ("backend", backend)) if value is not None}
     jobs = [_generated(events, seed), _posted(events, seed)] if input is None else [_from_file(input)]
     passed = [_run(job, options, np.dtype(dtype), seed) for job in jobs]
     return 0 if all(passed) else 1
+
+
+def _check_backend(name: str | None) -> None:
+    """Raises InputError where it is not known or cannot run here."""
+    try:
+        Options(backend=name).checked()
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if name in ("triton", "triton-interpret"):
+        there, words = kernels.available(name == "triton-interpret")
+        if not there:
+            raise InputError(f"backend {name!r} cannot run: {words}")
 
 
 def _run(job: Job, options: dict[str, Any], dtype: np.dtype[Any], seed: int) -> bool:
@@ -109,27 +123,26 @@ def _from_file(path: str) -> Job:
 
 
 def _measure(job: Job, options: dict[str, Any], dtype: np.dtype[Any], rng: np.random.Generator) -> Measured:
-    first, seconds, memory, deviations = 0.0, 0.0, 0, []
+    memory_of = Cuda() if options.get("backend") == "triton" else Host()
+    first, seconds, extra, deviations = 0.0, 0.0, 0, []
     for batch, size in zip(_progress(job.batches, len(job.sizes)), job.sizes, strict=True):
-        momenta = tuple(p.astype(dtype, copy=False) for p in batch)
-        before = _reset_peak()
-        start = time.perf_counter()
-        try:
-            result = job.function(*momenta, **options)
-        except (ImportError, RuntimeError, ValueError) as error:
-            raise InputError(str(error)) from error
-        first = first or time.perf_counter() - start
-        memory = max(memory, _peak() - before - result.nbytes)
-        seconds += statistics.median(_timed(job.function, momenta, options) for _ in range(REPEATS))
+        momenta = [p.astype(dtype, copy=False) for p in batch]
+        placed = [memory_of.place(p) for p in momenta]
+
+        def call(placed: list[Any] = placed) -> tuple[float, Any]:
+            start = time.perf_counter()
+            result = job.function(*placed, **options)
+            memory_of.wait()
+            return time.perf_counter() - start, result
+
+        before = memory_of.reset_peak()
+        duration, result = call()
+        first = first or duration
+        extra = max(extra, memory_of.peak() - before - result.nbytes)
+        seconds += statistics.median(call()[0] for _ in range(REPEATS))
         sample = rng.choice(size, min(size, -(-SAMPLE // len(job.sizes))), replace=False)
-        deviations.append(_deviations(job, result[sample], [p[sample] for p in momenta]))
-    return Measured(first, seconds, memory, np.concatenate(deviations))
-
-
-def _timed(function: Fused, momenta: tuple[Array, ...], options: dict[str, Any]) -> float:
-    start = time.perf_counter()
-    function(*momenta, **options)
-    return time.perf_counter() - start
+        deviations.append(_deviations(job, memory_of.fetch(result)[sample], [p[sample] for p in momenta]))
+    return Measured(first, seconds, extra, memory_of.method, np.concatenate(deviations))
 
 
 def _deviations(job: Job, result: Array, momenta: list[Array]) -> Array:
@@ -160,13 +173,13 @@ def _report(job: Job, options: dict[str, Any], dtype: np.dtype[Any], measured: M
         "time": f"{measured.seconds * 1e3:.3g} ms, median of the {REPEATS} calls after it",
         "per event": f"{measured.seconds / events * 1e9:.3g} ns, {cost.flops} floating-point operations",
         "memory traffic": f"{cost.bytes * events / measured.seconds / 1e9:.3g} GB/s, {cost.bytes} bytes per event",
-        "extra peak memory": f"{measured.memory / 2**20:.1f} MiB beyond inputs and output ({_MEMORY_METHOD})",
+        "extra peak memory": f"{measured.memory / 2**20:.1f} MiB beyond inputs and output ({measured.method})",
         "the dense way": f"{4**8 * dtype.itemsize * events / 1e9:,.3f} GB, 4^8 numbers per event for the projector",
         "worst deviation": f"{worst:.2g} relative to {job.scale}",
         "": f"{len(compared):,} events against the dense reference, bound {bound:.2g}: {'OK' if passed else 'FAIL'}",
     }
     if "threads" in options:
-        rows["back end"] += f", at most {options['threads']} threads asked for"
+        rows["back end"] += f", threads={options['threads']}"
     if left_out:
         rows["left out"] = f"{left_out:,} sampled events without a finite result in the reference"
     print(f"{job.title}, {events:,} events, {dtype}")
@@ -186,22 +199,65 @@ def _progress(batches: Iterator[tuple[Array, ...]], count: int) -> Iterator[tupl
     return iter(tqdm(batches, total=count, unit="batch", leave=False, disable=None))
 
 
-# Linux can reset the peak of the resident memory; elsewhere a peak before the call may hide the call's own.
+class Host:
+    """NumPy arrays in the memory of this process.
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_MEMORY_METHOD = "VmHWM, reset before the call" if _CLEAR.exists() else "growth of ru_maxrss"
+    Linux can reset the peak of the resident memory; elsewhere an earlier peak may hide that of a call.
+    """
+
+    _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+    def __init__(self) -> None:
+        self.can_reset = self._CLEAR.exists()
+        self.method = "VmHWM, reset before the call" if self.can_reset else "growth of ru_maxrss"
+
+    def place(self, array: Array) -> Array:
+        return array
+
+    def fetch(self, array: Array) -> Array:
+        return array
+
+    def wait(self) -> None:
+        pass
+
+    def reset_peak(self) -> int:
+        """Start a new measurement of the peak; the bytes in use now."""
+        if self.can_reset:
+            self._CLEAR.write_text("5")
+        return self.peak()
+
+    def peak(self) -> int:
+        """The most bytes in use since the reset."""
+        if self.can_reset:
+            return 1024 * int(self._STATUS.read_text().split("VmHWM:")[1].split()[0])
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _reset_peak() -> int:
-    """Start a new measurement of the peak; the resident memory now, in bytes."""
-    if _CLEAR.exists():
-        _CLEAR.write_text("5")
-    return _peak()
+class Cuda:
+    """Torch tensors in the memory of a CUDA device."""
 
+    method = "torch's allocations on the device"
 
-def _peak() -> int:
-    """The largest resident memory since the reset, in bytes."""
-    if _CLEAR.exists():
-        return 1024 * int(_STATUS.read_text().split("VmHWM:")[1].split()[0])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    def __init__(self) -> None:
+        import torch
+
+        self.torch = torch
+
+    def place(self, array: Array) -> Any:
+        return self.torch.from_numpy(array).cuda()
+
+    def fetch(self, tensor: Any) -> Array:
+        array: Array = tensor.cpu().numpy()
+        return array
+
+    def wait(self) -> None:
+        self.torch.cuda.synchronize()
+
+    def reset_peak(self) -> int:
+        self.wait()
+        self.torch.cuda.reset_peak_memory_stats()
+        return self.peak()
+
+    def peak(self) -> int:
+        return int(self.torch.cuda.max_memory_allocated())

@@ -7,17 +7,15 @@ result, or tangents in the structure of its arguments.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import derivative
-from .arrays import axes
+from .arrays import axes, broadcast
 from .dispatch import Options, embedded, event_shape, stack, summed_to
 from .fused import Fused, Trace
 from .structure import Dict, Leaf, Rows, Stack, Structure, Tuple, leaves
 from .tape import Input, Output, Tape
 from .tensors import Scalar, Tensor
 
-_ZERO = {"scalar": 0.0, "vector": np.zeros(4, np.float32)}  # float32, so as not to decide the dtype of a result
+_ZERO = {"scalar": 0.0, "vector": (0.0,) * 4}  # numbers, which go with any library and dtype
 
 
 class Derivative(Fused):
@@ -229,14 +227,14 @@ def _with_rows(structure: Structure, outputs: Iterator[Output], places: tuple[in
 def _event_shape(inputs: Sequence[Input], values: Sequence[Any]) -> tuple[int, ...] | None:
     """The shape of the events of a call; None where the values do not broadcast, which is said elsewhere."""
     try:
-        return np.broadcast_shapes(*(event_shape(one, value) for one, value in zip(inputs, values, strict=True)))
+        return broadcast([event_shape(one, value) for one, value in zip(inputs, values, strict=True)])
     except ValueError:
         return None
 
 
 def _broadcasts_to(shape: tuple[int, ...], events: tuple[int, ...]) -> bool:
     try:
-        return np.broadcast_shapes(shape, events) == events
+        return broadcast((shape, events)) == events
     except ValueError:
         return False
 

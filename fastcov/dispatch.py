@@ -1,10 +1,10 @@
-"""Which executor runs a call: NumPy arrays and CPU tensors go to the CPU's.
+"""Which executor runs a call: NumPy arrays and CPU tensors the CPU's, CUDA tensors Triton's, JAX arrays XLA.
 
-A back end asked for by name runs or raises with the reason; only the automatic choice chooses.
+A back end asked for by name runs or raises with the reason; the automatic choice never leaves the arrays' device.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,9 @@ from . import arrays, cpu
 from .structure import Stack, Structure, as_array
 from .tape import Input, Tape
 
-BACKENDS = ("cpu",)
+BACKENDS = ("cpu", "triton", "triton-interpret")
+OWN_BACKEND = {"cpu": "cpu", "cuda": "triton"}
+DLPACK_CPU = 1
 ARITHMETIC = {"float64": "d", "float32": "f"}
 
 
@@ -51,7 +53,25 @@ class Options(NamedTuple):
 
 
 def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Options) -> Any:
-    """The outputs of a tape for these values, in the structure."""
+    """The outputs of a tape for these values, in the structure, as arrays of the library of the values.
+
+    Raises TypeError for values of several libraries.
+    """
+    library = _library(tape.inputs, values)
+    if library == "numpy":
+        return _run_numpy(tape, structure, values, options)
+    if library == "torch":
+        from . import torch
+
+        return torch.run(tape, structure, values, options)
+    if library == "jax":
+        from . import jax
+
+        return jax.run(tape, structure, values, options)
+    return _run_foreign(library, tape, structure, values, options)
+
+
+def _run_numpy(tape: Tape, structure: Structure, values: Sequence[Any], options: Options) -> Any:
     given = arrays.arguments(tape.inputs, values)
     letters = options.order if options.components is None else options.components
     shapes = [arrays.output_shape(output, given.shape, len(letters)) for output in tape.outputs]
@@ -59,31 +79,133 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Option
     if options.out is not None:
         result = options.out
         outputs = structure.flatten("out", result)
-        for n, (out, shape) in enumerate(zip(outputs, shapes, strict=True)):
-            name = "out" if len(outputs) == 1 else f"out[{n}]"
-            arrays.check_out(name, out, shape, given.dtype, given.arrays, len(outputs) == 1)
-            if any(np.may_share_memory(out, other) and np.shares_memory(out, other) for other in outputs[:n]):
-                raise ValueError(f"{name} overlaps another output")
+        arrays.check_out(outputs, shapes, given.dtype, given.arrays)
     elif isinstance(structure, Stack):
         result = np.empty((len(shapes), *shapes[0]), given.dtype)
         outputs = [result[n, ...] for n in range(len(shapes))]
     else:
         outputs = [np.empty(shape, given.dtype) for shape in shapes]
-    program_of(tape).run(
-        given.shape,
-        given.arrays,
-        arrays.axes(options.order),
-        outputs,
-        arrays.axes(letters),
-        ARITHMETIC[options.compute or "float64"],
-        options.threads,
-    )
+    compute = ARITHMETIC[options.compute or "float64"]
+    places = arrays.axes(options.order), arrays.axes(letters)
+    if executor(options.backend, "cpu") == "cpu":
+        program_of(tape).run(given.shape, given.arrays, places[0], outputs, places[1], compute, options.threads)
+    else:
+        from . import torch
+
+        torch.interpret(tape, given, places[0], outputs, places[1], compute)
     return structure.build(iter(outputs), np.stack) if result is None else result
+
+
+def _run_foreign(module: str, tape: Tape, structure: Structure, values: Sequence[Any], options: Options) -> Any:
+    """Arrays of another library: through DLPack to torch or NumPy, and back where the library reads DLPack."""
+    namespace = sys.modules[module]
+    taken = [tuple(map(_taken, value)) if isinstance(value, tuple) else _taken(value) for value in values]
+    if options.out is not None:
+        run(tape, structure, taken, options._replace(out=_each(_taken, options.out)))
+        return options.out
+    return _each(getattr(namespace, "from_dlpack", lambda x: x), run(tape, structure, taken, options))
+
+
+def _taken(value: Any) -> Any:
+    if _library_of(value) in (None, "numpy", "torch"):
+        return value
+    if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == DLPACK_CPU:
+        return np.from_dlpack(value)
+    import torch
+
+    return torch.from_dlpack(value) if hasattr(value, "__dlpack__") else torch.as_tensor(value, device="cuda")
+
+
+def _each(function: Callable[[Any], Any], results: Any) -> Any:
+    if isinstance(results, dict):
+        return {key: _each(function, part) for key, part in results.items()}
+    if isinstance(results, (tuple, list)):
+        return tuple(_each(function, part) for part in results)
+    return function(results)
+
+
+def _library(inputs: Sequence[Input], values: Sequence[Any]) -> str:
+    """The library of all values, NumPy's where they are numbers and lists only. Raises TypeError for several."""
+    found: dict[str, str] = {}
+    for one, value in zip(inputs, values, strict=True):
+        for part in arrays.parts(value):
+            if isinstance(part, list):
+                _check_list(one.name, part)
+            elif (library := _library_of(part)) is not None:
+                found.setdefault(library, one.name)
+    if len(found) > 1:
+        given = ", ".join(f"{name} of {library}" for library, name in found.items())
+        raise TypeError(f"the arguments are arrays of different libraries: {given}; convert them to those of one")
+    return next(iter(found), "numpy")
+
+
+def _library_of(value: Any) -> str | None:
+    """ "numpy", "torch", "jax", or the module of another library; None for what goes with the arrays of any."""
+    if isinstance(value, np.ndarray):
+        return "numpy"
+    if isinstance(value, (int, float, list, np.generic)):
+        return None
+    for name, kind in (("torch", "Tensor"), ("jax", "Array")):
+        if name in sys.modules and isinstance(value, getattr(sys.modules[name], kind)):
+            return name
+    if hasattr(value, "__cuda_array_interface__") or (hasattr(value, "__dlpack__") and not hasattr(value, "__array__")):
+        return type(value).__module__.partition(".")[0]
+    return "numpy"
+
+
+def _check_list(name: str, value: list[Any]) -> None:
+    """NumPy would convert a list of tensors one by one, and lose their gradients."""
+    for part in value:
+        if isinstance(part, (list, tuple)):
+            _check_list(name, list(part))
+        elif (library := _library_of(part)) not in (None, "numpy"):
+            raise TypeError(
+                f"{name}: a list of arrays of {library}; stack them, or pass the columns as a tuple of four"
+            )
+
+
+def executor(backend: str | None, device: str) -> str:
+    """The back end for arrays on a kind of device, "cpu" or "cuda": the one asked for, or the device's own.
+
+    Raises ValueError or RuntimeError, with the reason, where there is none or where it is not that device's.
+    """
+    if backend is None:
+        if device not in OWN_BACKEND:
+            raise RuntimeError(f"no back end runs on {device} devices; those that there are: {', '.join(BACKENDS)}")
+        return OWN_BACKEND[device]
+    wanted = "cuda" if backend == "triton" else "cpu"
+    if device != wanted:
+        there, report = _available(backend)
+        if not there:
+            raise RuntimeError(f"backend {backend!r} cannot run: {report}")
+        raise ValueError(f"backend {backend!r} takes arrays on {wanted} devices, not on {device}")
+    return backend
+
+
+def plain_calls(tape: Tape) -> dict[type, Callable[[tuple], tuple | None]]:
+    """What runs a tape without options on the usual arguments, by the type of the first; None for unusual ones."""
+    calls: dict[type, Callable[[tuple], tuple | None]] = {np.ndarray: program_of(tape).call}
+    if "fastcov.torch" in sys.modules:
+        from . import torch
+
+        calls[torch.Tensor] = torch.plain_call(tape)
+    return calls
+
+
+def compiling() -> bool:
+    """Whether torch is capturing a program."""
+    if "torch" not in sys.modules or not sys.modules["torch"].compiler.is_compiling():
+        return False
+    from . import torch  # noqa: F401  what it tells the compiler has to be known before the call is followed
+
+    return True
 
 
 def is_array(value: Any) -> bool:
     """Whether a value has components, rather than being a number or a symbol of a trace."""
-    return isinstance(value, (list, tuple)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+    if isinstance(value, (list, tuple)):
+        return True
+    return any(hasattr(value, f"__{name}__") for name in ("array_interface", "dlpack", "cuda_array_interface"))
 
 
 def event_shape(one: Input, value: Any) -> tuple[int, ...]:
@@ -114,16 +236,21 @@ def stack(parts: list[Any], axis: int) -> Any:
 
 def embedded(array: Any, letters: str, order: str) -> tuple[Any, ...]:
     """The components `letters` of 4-vectors as columns in `order`, zero where they are missing."""
-    array = as_array(array)
-    if tuple(array.shape[-1:]) != (len(letters),):
-        raise ValueError(f"cotangent: shape {tuple(array.shape)} does not end in {len(letters)} components")
-    zero = _namespace(array).zeros_like(array[..., 0])
-    return tuple(array[..., letters.index(c)] if c in letters else zero for c in order)
+    if isinstance(array, tuple):
+        given = [as_array(column) for column in array]
+    else:
+        array = as_array(array)
+        given = [array[..., n] for n in range(array.shape[-1])] if array.shape else []
+    if len(given) != len(letters):
+        raise ValueError(f"cotangent: {len(given)} components instead of {len(letters)}")
+    zero = _namespace(given[0]).zeros_like(given[0])
+    return tuple(given[letters.index(c)] if c in letters else zero for c in order)
 
 
 def _namespace(array: Any) -> Any:
-    """The library of an array."""
-    return sys.modules[{"jaxlib": "jax.numpy"}.get(name := type(array).__module__.partition(".")[0], name)]
+    """The module of functions for an array."""
+    library = _library_of(array) or "numpy"
+    return sys.modules["jax.numpy" if library == "jax" else library]
 
 
 def program_of(tape: Tape) -> cpu.Program:
@@ -134,6 +261,26 @@ def program_of(tape: Tape) -> cpu.Program:
     return program
 
 
-def backends() -> dict[str, str]:
+class Report(dict[str, str]):
     """What each back end is on this machine, or why it is not there."""
-    return {"cpu": f"{cpu.default_threads()} threads, instruction set {cpu.instruction_set()}"}
+
+    def __str__(self) -> str:
+        width = max(map(len, self))
+        return "\n".join(f"{name:{width}}  {report}" for name, report in self.items())
+
+    __repr__ = __str__
+
+
+def backends() -> Report:
+    """What each back end is on this machine, or why it is not there."""
+    found = {name: _available(name) for name in BACKENDS}
+    return Report((name, words if there else f"not available: {words}") for name, (there, words) in found.items())
+
+
+def _available(backend: str) -> tuple[bool, str]:
+    """Whether a back end can run here, and what it is or why it cannot."""
+    if backend == "cpu":
+        return True, f"{cpu.default_threads()} threads, instruction set {cpu.instruction_set()}"
+    from . import kernels
+
+    return kernels.available(interpret=backend == "triton-interpret")

@@ -130,6 +130,8 @@ def einsum(spec: str, *tensors: Any, metric: str | None = "lorentz") -> Any:
     Rank 0 gives a scalar. Raises ValueError, naming the operand, for a spec that does not fit: an index more than
     twice, repeated and in the output, in the output only, in neither; a rank that differs from the number of indices.
     """
+    if not isinstance(spec, str):
+        raise TypeError(f"einsum: spec must be a text such as 'ij,j->i', not {type(spec).__name__}")
     if metric not in ("lorentz", None):
         raise ValueError(f"einsum: metric must be 'lorentz' or None, not {metric!r}")
     return _einsum(spec, *tensors, plain=metric is None)

@@ -5,13 +5,14 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from . import polynomial
 from .assemble import assemble, replayed
 from .components import matrix, vector
 from .contract import finish
-from .dispatch import Options, is_array, program_of, run
+from .dispatch import Options, compiling, is_array, plain_calls, run
 from .graph import Graph, Node
 from .structure import Dict, Leaf, Stack, Structure, Tuple, leaves, packed
 from .tape import Cost, Input, Output, Tape
@@ -119,7 +120,7 @@ class Fused:
     __name__: str
     arity: int  # how many positional arguments it takes
     _options: Options
-    _fast: Callable[[tuple], tuple | None] | None = None
+    _fast: Mapping[type, Callable[[tuple], tuple | None]] = MappingProxyType({})  # by the type of the first argument
     _structure: Structure
 
     # What a kind of fused function has to provide.
@@ -158,9 +159,10 @@ class Fused:
     # Calls
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if self._fast is not None and not keywords:
-            results = self._fast(args)
-            if results is not None:
+        captured = compiling()
+        if args and not keywords and not captured:
+            fast = self._fast.get(type(args[0]))
+            if fast is not None and (results := fast(args)) is not None:
                 return packed(self._structure, results)
         if any(isinstance(a, (Scalar, Tensor)) for a in (*args, *keywords.values())):
             return self._inlined(args, keywords)
@@ -172,12 +174,12 @@ class Fused:
             raise ValueError(f"{self.__name__}(): unknown keyword {min(keywords)!r}; known are {self._known()}")
         trace = self.trace_of(constants, values)
         results = run(trace.tape, trace.structure, values, self.run_options(options))
-        if plain:
+        if plain and not captured:
             self._remember(trace)
         return self.finish(constants, options, values, results)
 
     def _remember(self, trace: Trace) -> None:
-        """Let plain calls on NumPy arrays go straight to the CPU executor from now on, where nothing else is needed."""
+        """Let plain calls go straight to the CPU executor from now on, where nothing else is needed."""
 
     def _known(self) -> str:
         return ", ".join(Options._fields)
@@ -331,7 +333,7 @@ class FusedFunction(Fused):
     def _remember(self, trace: Trace) -> None:
         if self._options == Options() and not isinstance(trace.structure, Stack) and not self._runtime:
             self._structure = trace.structure
-            self._fast = program_of(trace.tape).call
+            self._fast = plain_calls(trace.tape)
 
     def _inlined(self, args: tuple, keywords: dict[str, Any]) -> Any:
         if (

@@ -78,10 +78,7 @@ class Tape:
         self.inputs, self.outputs, self.constants = inputs, outputs, constants
         self.vectors, self.scalars, self.code = vectors, scalars, code
         self._check()
-
-    @cached_property
-    def text(self) -> str:
-        return self._text([i.name for i in self.inputs])
+        self.text = self._text([i.name for i in inputs])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -114,7 +111,7 @@ class Tape:
             raise ValueError(f"not a tape: {error}") from None
         if not isinstance(data, dict) or "fastcov_tape" not in data:
             raise ValueError("not a tape: no 'fastcov_tape' version in it")
-        if data["fastcov_tape"] != VERSION:
+        if type(data["fastcov_tape"]) is not int or data["fastcov_tape"] != VERSION:
             raise ValueError(f"tape of format version {data['fastcov_tape']!r}; this fastcov reads version {VERSION}")
         try:
             inputs = tuple(Input(name, kind, _flag(share, "event", "shared")) for name, kind, share in data["inputs"])

@@ -49,7 +49,7 @@ def run(
     inputs: for a vector a tensor (..., 4), or a tuple of four tensors (...), its columns; for a scalar a tensor (...)
     or a number. Leading axes broadcast to `shape`. A tensor without axes on the CPU counts as a number.
     input_axes: for each vector the positions of x, y, z, E in the last axis or in the tuple; not read for a scalar.
-    outputs: tensors shape + (), (m,) or (m, m), without shape for a sum.
+    outputs: tensors shape + (), (m,) or (m, m), without shape for a sum; they must not overlap the inputs.
     output_axes: for each vector or matrix the positions of x, y, z, E in the last axis or axes, -1 for one not kept.
     compute: "f" or "d", the type of the arithmetic; arrays are float32 or float64, converted when read and written.
 

@@ -220,22 +220,26 @@ def restrict(tape: Tape, outputs: Sequence[int]) -> Tape:
 def split(tape: Tape, limit: int) -> tuple[tuple[Tape, tuple[int, ...]], ...]:
     """The launches that a tape takes when a kernel can hold `limit` numbers per event: tapes and the outputs of each.
 
-    A tape with at most `limit` numbers alive at once (`live_numbers`), or with a single output, is one launch. Others
-    are cut by outputs: in their order, each joins the part before it while that part, restricted to what its outputs
-    need, stays within the limit, and opens a new part otherwise. A part of one output is never cut, however large; the
-    compiler then spills. What several parts need is computed again in each, by the same operations, so the results do
-    not depend on the cut.
+    A tape with at most `limit` numbers alive at once (`live_numbers`) is one launch. Others are cut by outputs, a part
+    being the tape restricted to what its outputs need. In their order, each output joins the part before it while that
+    stays within the limit, and opens a new part otherwise. Outputs that exceed the limit even alone share one part, the
+    last: they spill in any case, and cutting would only compute more. What several parts need is computed in each by
+    the same operations, so the results do not depend on the cut.
     """
-    if live_numbers(tape) <= limit or len(tape.outputs) == 1:
-        return ((tape, tuple(range(len(tape.outputs)))),)
+    every = tuple(range(len(tape.outputs)))
+    if live_numbers(tape) <= limit:
+        return ((tape, every),)
     parts: list[tuple[Tape, tuple[int, ...]]] = []
-    for output in range(len(tape.outputs)):
+    large = tuple(output for output in every if live_numbers(restrict(tape, (output,))) > limit)
+    for output in every:
+        if output in large:
+            continue
         joined = (*parts[-1][1], output) if parts else (output,)
         part = restrict(tape, joined)
-        if parts and live_numbers(part) > limit:
-            parts.append((restrict(tape, (output,)), (output,)))
-        elif parts:
-            parts[-1] = (part, joined)
+        if live_numbers(part) <= limit:
+            parts[-1:] = [(part, joined)]
         else:
-            parts.append((part, joined))
+            parts.append((restrict(tape, (output,)), (output,)))
+    if large:
+        parts.append((restrict(tape, large), large))
     return tuple(parts)

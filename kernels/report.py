@@ -268,7 +268,8 @@ def report(everything: bool = False) -> Iterator[Figures]:
 
 
 HEADER = (
-    f"{'tape':24} {'target':6} {'stored':6} {'arith.':6} {'regs':>4} {'spill':>5} {'local':>5} {'shared':>6} {'bar':>3} "
+    f"{'tape':24} {'target':6} {'stored':6} {'arith.':6} "
+    f"{'regs':>4} {'spill':>5} {'local':>5} {'shared':>6} {'bar':>3} "
     f"{'loads':13} {'stores':13} {'add':>5} {'mul':>5} {'div':>4} {'sqrt':>4} {'fma':>4} {'bytes':>6}  modelled ns"
 )
 

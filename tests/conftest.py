@@ -1,6 +1,7 @@
-"""What the tests share: hypothesis profiles and outputs that show what was not written."""
+"""What the tests share: hypothesis profiles, and results that show what was not written to them."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,26 +18,37 @@ settings.register_profile(
 settings.register_profile(
     "nightly",
     settings.get_profile("daily"),
-    max_examples=int(os.environ.get("FASTCOV_EXAMPLES", 2000)),
+    max_examples=int(os.environ.get("FASTCOV_EXAMPLES", "2000")),
     derandomize=False,
     print_blob=True,
 )
 settings.load_profile("nightly" if "FASTCOV_EXAMPLES" in os.environ else "daily")
 
+_empty = np.empty
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes many seconds or much memory")
+
+def _poisoned(shape, dtype=np.float64, **keywords):
+    array = _empty(shape, dtype, **keywords)
+    if array.dtype.kind == "f":
+        array.fill(np.nan)
+    return array
 
 
 @pytest.fixture(autouse=True)
-def poisoned_outputs(monkeypatch):
-    """Let the results that the package allocates hold NaN first, so that what is never written shows."""
-    empty = np.empty
+def poisoned_results(monkeypatch):
+    """Let results that are allocated without a value hold NaN first."""
+    monkeypatch.setattr("numpy.empty", _poisoned)
+    monkeypatch.setattr("fastcov.cpu._executor.empty", _poisoned)
 
-    def poisoned(shape, dtype=np.float64, **keywords):
-        array = empty(shape, dtype, **keywords)
-        if array.dtype.kind == "f":
-            array.fill(np.nan)
-        return array
 
-    monkeypatch.setattr("fastcov.dispatch.np.empty", poisoned)
+@pytest.fixture(scope="session")
+def pwacg():
+    """The momenta and waves of psi2s_kkpipi.npz: see data/README.md."""
+    with np.load(Path(__file__).parent / "data" / "psi2s_kkpipi.npz") as archive:
+        return dict(archive)
+
+
+@pytest.fixture(scope="session")
+def event_momenta(pwacg):
+    """kp, km, pip, pim of 64 events."""
+    return [pwacg[name] for name in ("kp", "km", "pip", "pim")]

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it refuses, and that its checks can fail."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -109,6 +110,23 @@ def test_extra_memory_is_measured():
     assert 60 << 20 < memory < 80 << 20
     job = demo._generated(400_000, 0)
     assert demo._measure(job, {}, np.dtype(float), np.random.default_rng()).memory < 8 << 20
+
+
+def test_demo_in_the_interpreter(tmp_path):
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", "fastcov", "demo", "--events", "300", "--backend", "triton-interpret"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("  triton-interpret, asked for: ") == 2
+
+
+def test_demo_on_a_cuda_device(capsys):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    assert run("demo", "--events", "100000", "--backend", "triton") == 0
+    assert capsys.readouterr().out.count("  triton, asked for: ") == 2
 
 
 # What cannot be used

@@ -218,7 +218,11 @@ def evaluated(description, vectors):
 def needs_a_vector(description):
     """Whether it sums components of constant tensors, an epsilon among them, as they stand: see test_contract.py."""
     words = repr(description)
-    return "epsilon" in words and "True" in words and not any(k in words for k in ("vector", "orbital", "transverse", "projector", "scaled"))
+    return (
+        "epsilon" in words
+        and "True" in words
+        and not any(k in words for k in ("vector", "orbital", "transverse", "projector", "scaled"))
+    )
 
 
 @given(contractions(rank_limit=2), st.integers(0, 2**32 - 1))

@@ -1,8 +1,8 @@
 """What a capable user would write instead of calling fastcov, one module for each way.
 
-`load()` gives them all. A peer's `prepare` takes the input vectors, arrays (events, 4) in the order x, y, z, E or tuples
-of four columns, and returns a function without arguments that computes phif243 of all events and returns when the
-result is there: again an array or a tuple.
+`load()` gives them all. A peer's `prepare` takes the input vectors, arrays (events, 4) in the order x, y, z, E or
+tuples of four columns, and returns a function without arguments that computes phif243 of all events and returns when
+the result is there: again an array or a tuple.
 """
 
 from collections.abc import Callable
