@@ -41,11 +41,6 @@ def _phi_vertex(p: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     return kp + km, kp - km
 
 
-@fc.fused
-def phif243(psi, r4, phi, r1, f, r2):
-    return fc.einsum("mnls,n,ls->m", fc.orbital(4, psi, r4), fc.orbital(1, phi, r1), fc.orbital(2, f, r2))
-
-
 def _stacked(members: tuple[fc.Fused, ...]) -> Callable[..., np.ndarray]:
     return lambda *p: np.stack([reference.waves[wave.__name__](*p) for wave in members])
 

@@ -20,8 +20,10 @@ cdef extern from "executor.h" nogil:
         CHUNK
         LEVELS
         OPCODE_COUNT
+        STRAIGHT_COUNT
 
     const char *OPCODE_NAMES[]
+    const char *STRAIGHT_FINGERPRINTS[]
 
     ctypedef struct instruction:
         int32_t opcode
@@ -35,6 +37,7 @@ cdef extern from "executor.h" nogil:
         int length
         int registers
         int sums
+        int straight
 
     ctypedef struct column:
         char *data
@@ -87,6 +90,8 @@ cdef object FLOAT64 = dtype("float64")
 if tuple(OPCODE_NAMES[n].decode() for n in range(OPCODE_COUNT)) != tuple(op.name for op in OPCODES):
     raise ImportError("fastcov.cpu._executor was built for other opcodes than fastcov.opcodes lists; build it again")
 
+cdef dict STRAIGHT = {STRAIGHT_FINGERPRINTS[n].decode(): n for n in range(STRAIGHT_COUNT)}
+
 cdef int _set = 0
 cdef bint _forked = False
 
@@ -135,7 +140,7 @@ cdef void *_allocate(size_t count, size_t size) except NULL:
 cdef class Program:
     """A tape compiled for this machine: immutable, and several threads may run it at once.
 
-    Raises ValueError for a tape with an opcode, register or index out of range.
+    Tapes of `fastcov.shipped` run as straight-line code, with the same bits; `interpret` leaves it unused. Raises ValueError for a tape with an opcode, register or index out of range.
     """
 
     cdef readonly object tape
@@ -145,9 +150,10 @@ cdef class Program:
     cdef int *output_dims  # 0 for a scalar, 1 for a vector, 2 for a matrix
     cdef int *output_row  # the first row of each output among all rows
     cdef int *output_sum  # the first of its numbers in the sums, or -1
+    cdef readonly bint compiled  # whether straight-line code was built for this tape
     cdef list input_names
 
-    def __cinit__(self, tape):
+    def __cinit__(self, tape, bint interpret=False):
         cdef int n
         self.tape = tape
         self.inputs, self.outputs = len(tape.inputs), len(tape.outputs)
@@ -185,6 +191,8 @@ cdef class Program:
         }
         for n, row in enumerate(tape.code):
             self._compile(&self.program.code[n], row, limits)
+        self.program.straight = -1 if interpret else STRAIGHT.get(tape.fingerprint, -1)
+        self.compiled = self.program.straight >= 0
 
     cdef int _compile(self, instruction *target, tuple row, dict limits) except -1:
         cdef int n, x, place

@@ -87,6 +87,15 @@ static void NAME(store)(const REAL *in, const operand *to, int width, const walk
     }
 }
 
+static inline __attribute__((always_inline)) NAME(lanes) NAME(root)(NAME(lanes) a) {
+    REAL roots[LANES];
+    memcpy(roots, &a, sizeof a);
+    for (int i = 0; i < LANES; i++)
+        roots[i] = SQRT(roots[i]);
+    memcpy(&a, roots, sizeof a);
+    return a;
+}
+
 #define R(n) ((NAME(lanes) *)(registers + op->operands[n]))
 #define X(v) ((v)[k])
 #define Y(v) ((v)[STEP + k])
@@ -151,13 +160,8 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
             break;
         }
         case OP_sqrt: {
-            const REAL *a = registers + op->operands[0];
-            for (int l = 0; l < end; l += LANES) {
-                REAL root[LANES];
-                for (int i = 0; i < LANES; i++)
-                    root[i] = SQRT(a[l + i]);
-                memcpy(out + l, root, sizeof root);
-            }
+            const NAME(lanes) *a = R(0);
+            EACH_VECTOR d[k] = NAME(root)(a[k]);
             break;
         }
         case OP_neg: {
@@ -282,7 +286,41 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
 
 #pragma GCC diagnostic pop
 
+#if defined SHUFFLE && (VECTOR > 16 || !defined FASTCOV_MULTIVERSION) /* nobody waits for the baseline of a x86-64 */
+#define STORAGE double
+#define STORAGE_SIZE 8
+#if REAL_SIZE >= STORAGE_SIZE
+#include "straight_line.h"
+#endif
+#undef STORAGE
+#undef STORAGE_SIZE
+
+#define STORAGE float
+#define STORAGE_SIZE 4
+#include "straight_line.h"
+#undef STORAGE
+#undef STORAGE_SIZE
+
+/* Straight-line code for as many events from first on as it can take; returns the first event left. */
+static ptrdiff_t NAME(run_straight)(const job *j, ptrdiff_t first, ptrdiff_t end) {
+    if (j->program->straight < 0 || j->dims > 1)
+        return first;
+    if (j->inputs[0].columns[0].single)
+        return NAME(run_straight_float)(j, first, end);
+#if REAL_SIZE == 8
+    return NAME(run_straight_double)(j, first, end);
+#else
+    return first;
+#endif
+}
+#else
+static ptrdiff_t NAME(run_straight)(const job *j, ptrdiff_t first, ptrdiff_t end) {
+    return first;
+}
+#endif
+
 static void NAME(run_chunk)(const job *j, ptrdiff_t first, ptrdiff_t end, void *registers, double *sums, walk *w) {
+    first = NAME(run_straight)(j, first, end);
     for (; end - first >= BLOCK; first += BLOCK) {
         walk_block(w, j, first, BLOCK);
         NAME(run_block)(j, w, registers, sums, STEP);

@@ -17,6 +17,7 @@
 #endif
 
 #include "opcodes.h"
+#include "straight.h"
 
 enum { BLOCK = 64, CHUNK = 1024, CACHE_LINE = 64 };
 
@@ -32,6 +33,7 @@ typedef struct {
     int length;
     int registers; /* BLOCKs of scratch memory */
     int sums;      /* numbers that are summed over events */
+    int straight;  /* index of the straight-line code of this tape, or -1 */
 } program;
 
 typedef struct {
@@ -116,6 +118,13 @@ static inline char *run_address(const column *c, const walk *w, int run, int dim
         offset += index[d] * c->strides[d];
     return c->data + offset;
 }
+
+/* How an operand lies in memory: an event's components as neighbours, in the order of a register or in another; its
+ * columns without gaps; one value for all events; anything else. */
+enum { PACKED, PERMUTED, COLUMNS, SHARED, SCATTERED };
+
+/* A tape from event first up to, not including, end. */
+typedef void straight_function(const job *, ptrdiff_t first, ptrdiff_t end);
 
 typedef void chunk_function(const job *, ptrdiff_t first, ptrdiff_t end, void *registers, double *sums, walk *);
 

@@ -73,6 +73,31 @@ typedef REAL MEMORY(reals_anywhere) __attribute__((vector_size(COUNT * REAL_SIZE
 #endif
 #endif
 
+#ifdef SHUFFLE
+/* COUNT packed events as four rows, one for each number of an event. */
+static inline __attribute__((always_inline)) void MEMORY(read_events)(MEMORY(packed) rows[4], const char *data) {
+    const MEMORY(packed_anywhere) *from = (const MEMORY(packed_anywhere) *)data;
+    PREFETCH(from, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *from, 0);
+    const MEMORY(packed) a = from[0], b = from[1], c = from[2], d = from[3];
+    const MEMORY(packed) even_ab = EVEN(a, b), odd_ab = ODD(a, b), even_cd = EVEN(c, d), odd_cd = ODD(c, d);
+    rows[0] = EVEN(even_ab, even_cd);
+    rows[1] = EVEN(odd_ab, odd_cd);
+    rows[2] = ODD(even_ab, even_cd);
+    rows[3] = ODD(odd_ab, odd_cd);
+}
+
+static inline __attribute__((always_inline)) void MEMORY(write_events)(const MEMORY(packed) rows[4], char *data) {
+    const MEMORY(packed) low_even = LOW(rows[0], rows[2]), high_even = HIGH(rows[0], rows[2]);
+    const MEMORY(packed) low_odd = LOW(rows[1], rows[3]), high_odd = HIGH(rows[1], rows[3]);
+    MEMORY(packed_anywhere) *to = (MEMORY(packed_anywhere) *)data;
+    PREFETCH(to, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *to, 1);
+    to[0] = LOW(low_even, low_odd);
+    to[1] = HIGH(low_even, low_odd);
+    to[2] = LOW(high_even, high_odd);
+    to[3] = HIGH(high_even, high_odd);
+}
+#endif
+
 /* order[i]: the component that is the i-th number of an event in memory. */
 static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char *restrict data, int events) {
     REAL *const places[4] = {out + order[0] * BLOCK, out + order[1] * BLOCK, out + order[2] * BLOCK,
@@ -80,12 +105,8 @@ static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char
     int l = 0;
 #ifdef SHUFFLE
     for (; l + COUNT <= events; l += COUNT) {
-        const MEMORY(packed_anywhere) *from = (const MEMORY(packed_anywhere) *)(data + l * 4 * sizeof(STORAGE));
-        PREFETCH(from, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *from, 0);
-        const MEMORY(packed) a = from[0], b = from[1], c = from[2], d = from[3];
-        const MEMORY(packed) even_ab = EVEN(a, b), odd_ab = ODD(a, b), even_cd = EVEN(c, d), odd_cd = ODD(c, d);
-        const MEMORY(packed) rows[4] = {EVEN(even_ab, even_cd), EVEN(odd_ab, odd_cd), ODD(even_ab, even_cd),
-                                        ODD(odd_ab, odd_cd)};
+        MEMORY(packed) rows[4];
+        MEMORY(read_events)(rows, data + l * 4 * sizeof(STORAGE));
         for (int i = 0; i < 4; i++)
             *(MEMORY(reals_anywhere) *)(places[i] + l) = __builtin_convertvector(rows[i], MEMORY(reals));
     }
@@ -109,14 +130,7 @@ static void MEMORY(store_packed)(const REAL *restrict in, const int *order, char
             const MEMORY(reals) row = *(const MEMORY(reals_anywhere) *)(places[i] + l);
             rows[i] = __builtin_convertvector(row, MEMORY(packed));
         }
-        const MEMORY(packed) low_even = LOW(rows[0], rows[2]), high_even = HIGH(rows[0], rows[2]);
-        const MEMORY(packed) low_odd = LOW(rows[1], rows[3]), high_odd = HIGH(rows[1], rows[3]);
-        MEMORY(packed_anywhere) *to = (MEMORY(packed_anywhere) *)(data + l * 4 * sizeof(STORAGE));
-        PREFETCH(to, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *to, 1);
-        to[0] = LOW(low_even, low_odd);
-        to[1] = HIGH(low_even, low_odd);
-        to[2] = LOW(high_even, high_odd);
-        to[3] = HIGH(high_even, high_odd);
+        MEMORY(write_events)(rows, data + l * 4 * sizeof(STORAGE));
     }
 #endif
     for (; l < events; l++) {

@@ -59,7 +59,8 @@ def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
     if narrow is not None:
         leaves = [_widened(leaf) for leaf in leaves]
     parts = run(plan.tape, structure.leaves(len(plan.tape.outputs)), leaves, chosen)
-    return _multiplied(plan, parts, parts[0] if narrow is None else narrow)
+    with np.errstate(all="ignore"):  # what is not finite stays in its event
+        return _multiplied(plan, parts, parts[0] if narrow is None else narrow)
 
 
 def _same(tensor: Tensor) -> Tensor:

@@ -5,13 +5,16 @@ A back end asked for by name runs or raises with the reason; the automatic choic
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import arrays, cpu
+from . import arrays
 from .structure import Stack, Structure, as_array
 from .tape import Input, Tape
+
+if TYPE_CHECKING:  # the build traces the shipped functions before there is an executor
+    from .cpu import Program
 
 BACKENDS = ("cpu", "triton", "triton-interpret")
 OWN_BACKEND = {"cpu": "cpu", "cuda": "triton"}
@@ -253,11 +256,13 @@ def _namespace(array: Any) -> Any:
     return sys.modules["jax.numpy" if library == "jax" else library]
 
 
-def program_of(tape: Tape) -> cpu.Program:
+def program_of(tape: Tape) -> "Program":
     """The tape compiled for the CPU, once."""
     program = tape.__dict__.get("_cpu_program")
     if program is None:
-        program = tape.__dict__.setdefault("_cpu_program", cpu.Program(tape))
+        from .cpu import Program
+
+        program = tape.__dict__.setdefault("_cpu_program", Program(tape))
     return program
 
 
@@ -280,6 +285,8 @@ def backends() -> Report:
 def _available(backend: str) -> tuple[bool, str]:
     """Whether a back end can run here, and what it is or why it cannot."""
     if backend == "cpu":
+        from . import cpu
+
         return True, f"{cpu.default_threads()} threads, instruction set {cpu.instruction_set()}"
     from . import kernels
 

@@ -102,6 +102,15 @@ def phif243(kp, km, pip, pim, *, q0="pwacg", barrier=True):
 
 
 @fused
+def phif243_of_vertices(psi, r4, phi, r1, f, r2):
+    """The tensor part of phif243 from the momentum and relative momentum of each vertex; eq. (45) without barriers.
+
+    t~(4)(psi, r4)^{mnls} t~(1)(phi, r1)_n t~(2)(f, r2)_{ls}
+    """
+    return einsum("mnls,n,ls->m", orbital(4, psi, r4), orbital(1, phi, r1), orbital(2, f, r2))
+
+
+@fused
 def phif4(kp, km, pip, pim, *, q0="pwacg", barrier=True):
     """psi -> phi f4, D wave, in the natural coupling: t4^{mnls} T2_{nl} t1_s, t4 = t~(4)(f; pip, pim) B_4.
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import fastcov as fc
-from fastcov import fused as fused_module
 from fastcov import reference, waves
+from fastcov.fused import TRACES_KEPT
 from fastcov.tape import Tape
 
 rng = np.random.default_rng(11)
@@ -40,7 +40,8 @@ def square(p):
 @fc.fused
 def projected(p, r, *, spin=2):
     """The orbital tensor along r."""
-    return fc.einsum(f"{'abcdef'[:spin]},{','.join('bcdef'[: spin - 1])}->a", fc.orbital(spin, p, r), *[r] * (spin - 1))
+    spec = ",".join(["abcdef"[:spin], *"bcdef"[: spin - 1]]) + "->a"
+    return fc.einsum(spec, fc.orbital(spin, p, r), *[r] * (spin - 1))
 
 
 @fc.fused
@@ -298,7 +299,7 @@ def test_constants_of_the_trace():
         wanted = fc.fused(projected, spin=spin)(P, R)
         assert np.array_equal(projected(P, R, spin=spin), wanted)
         tensor = reference.orbital(spin, P, R)
-        spec = f"{'abcdef'[:spin]},{','.join('bcdef'[: spin - 1])}->a" if spin > 1 else "a->a"
+        spec = ",".join(["abcdef"[:spin], *"bcdef"[: spin - 1]]) + "->a"
         assert np.allclose(wanted, reference.einsum(spec, tensor, *[R] * (spin - 1)), rtol=1e-11)
 
 
@@ -315,12 +316,12 @@ def test_cache_is_bounded():
         return p * (k + 1)
 
     amplitude = fc.fused(f)
-    for k in range(fused_module.TRACES_KEPT + 10):
+    for k in range(TRACES_KEPT + 10):
         assert amplitude(P, k=k)[0, 0] == P[0, 0] * (k + 1)
-    assert len(amplitude._traces) == fused_module.TRACES_KEPT
+    assert len(amplitude._traces) == TRACES_KEPT
     count = len(traced)
-    amplitude(P, k=fused_module.TRACES_KEPT)
-    amplitude(P[:3], k=fused_module.TRACES_KEPT + 1)
+    amplitude(P, k=TRACES_KEPT)
+    amplitude(P[:3], k=TRACES_KEPT + 1)
     assert len(traced) == count
     assert np.array_equal(amplitude(P, k=0), P)
     assert len(traced) == count + 1
@@ -464,7 +465,8 @@ def test_bundles_of_scalars_and_matrices():
     assert np.array_equal(scalars(P[0]), scalars(P)[:, 0])
     assert scalars(P[0]).shape == (2,)
     sums = fc.bundle(lambda p: fc.sum(s(p)), lambda p: fc.sum(3 * s(p)))
-    assert np.array_equal(sums(P)[1:] / 3, sums(P)[:1]) or np.allclose(sums(P)[1] / 3, sums(P)[0], rtol=1e-15)
+    assert sums(P).shape == (2,)
+    assert np.allclose(sums(P), [square(P).sum(), 3 * square(P).sum()], rtol=1e-14)
     matrices = fc.bundle(fc.transverse, lambda p: fc.projector(1, p))
     assert np.array_equal(matrices(P), [fc.dense(fc.transverse(P)), fc.dense(fc.projector(1, P))])
 
@@ -526,7 +528,7 @@ def arguments(name, count):
     if name == "vjp":
         return [*arrays, np.stack([P, R])]
     if name == "second order":
-        return [P, square(P), (R, square(R))]
+        return [P, square(P), (R,)]
     return arrays
 
 

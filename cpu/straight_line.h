@@ -1,0 +1,114 @@
+/* Straight-line code on arrays of STORAGE: one vector of events at a time, from memory to the processor's registers.
+ *
+ * The bodies in straight.h are written from tapes by emit.py. They call take for an input and give for an output.
+ */
+#define LINE(name) JOIN(PAIR(name, STORAGE), SET, REAL)
+
+static void LINE(gather)(const operand *from, int width, ptrdiff_t event, REAL out[4][LANES]) {
+    for (int m = 0; m < width; m++)
+        for (int l = 0; l < LANES; l++) {
+            const column *c = &from->columns[m];
+            const char *data = c->data + (event + l) * c->strides[0];
+            double wide;
+            float narrow;
+            if (c->single) {
+                memcpy(&narrow, data, sizeof narrow);
+                out[m][l] = narrow;
+            } else {
+                memcpy(&wide, data, sizeof wide);
+                out[m][l] = (REAL)wide;
+            }
+        }
+}
+
+static void LINE(scatter)(const operand *to, int width, ptrdiff_t event, const REAL in[4][LANES]) {
+    for (int m = 0; m < width; m++)
+        for (int l = 0; l < LANES; l++) {
+            const column *c = &to->columns[m];
+            const double wide = in[m][l];
+            const float narrow = (float)in[m][l];
+            if (!c->data)
+                continue;
+            if (c->single)
+                memcpy(c->data + (event + l) * c->strides[0], &narrow, sizeof narrow);
+            else
+                memcpy(c->data + (event + l) * c->strides[0], &wide, sizeof wide);
+        }
+}
+
+/* How an operand of this width lies in memory. */
+static int LINE(layout)(const operand *o, int width) {
+    int contiguous = 1, same = 1;
+    for (int m = 0; m < width; m++) {
+        const column *c = &o->columns[m];
+        const int fits = c->data && c->single == (STORAGE_SIZE == 4);
+        contiguous &= fits && c->strides[0] == STORAGE_SIZE;
+        same &= fits && c->strides[0] == 0;
+    }
+    if (o->packed && o->columns[0].single == (STORAGE_SIZE == 4)) {
+        int permuted = 0;
+        for (int i = 0; i < 4; i++)
+            permuted |= o->order[i] != i;
+        return permuted ? PERMUTED : PACKED;
+    }
+    return contiguous ? COLUMNS : same ? SHARED : SCATTERED;
+}
+
+static inline __attribute__((always_inline)) NAME(lanes) LINE(read)(const char *data) {
+    return __builtin_convertvector(*(const LINE(packed_anywhere) *)data, NAME(lanes));
+}
+
+static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char *data) {
+    STORAGE value;
+    memcpy(&value, data, sizeof value);
+    return (NAME(lanes)){0} + (REAL)value;
+}
+
+static inline __attribute__((always_inline)) void LINE(take)(const operand *from, int layout, int width,
+                                                             ptrdiff_t event, NAME(lanes) out[4]) {
+    if ((layout == PACKED || layout == PERMUTED) && width == 4) {
+        LINE(packed) rows[4];
+        LINE(read_events)(rows, from->columns[from->order[0]].data + event * 4 * STORAGE_SIZE);
+        for (int i = 0; i < 4; i++)
+            out[layout == PACKED ? i : from->order[i]] = __builtin_convertvector(rows[i], NAME(lanes));
+    } else if (layout == COLUMNS) {
+        for (int m = 0; m < width; m++)
+            out[m] = LINE(read)(from->columns[m].data + event * STORAGE_SIZE);
+    } else if (layout == SHARED) {
+        for (int m = 0; m < width; m++)
+            out[m] = LINE(repeat)(from->columns[m].data);
+    } else {
+        REAL lanes[4][LANES];
+        LINE(gather)(from, width, event, lanes);
+        memcpy(out, lanes, width * sizeof *out);
+    }
+}
+
+static inline __attribute__((always_inline)) void LINE(give)(const operand *to, int layout, int width, ptrdiff_t event,
+                                                             const NAME(lanes) in[4]) {
+    if ((layout == PACKED || layout == PERMUTED) && width == 4) {
+        LINE(packed) rows[4];
+        for (int i = 0; i < 4; i++)
+            rows[i] = __builtin_convertvector(in[layout == PACKED ? i : to->order[i]], LINE(packed));
+        LINE(write_events)(rows, to->columns[to->order[0]].data + event * 4 * STORAGE_SIZE);
+    } else if (layout == COLUMNS) {
+        for (int m = 0; m < width; m++)
+            *(LINE(packed_anywhere) *)(to->columns[m].data + event * STORAGE_SIZE) =
+                __builtin_convertvector(in[m], LINE(packed));
+    } else {
+        REAL lanes[4][LANES];
+        memcpy(lanes, in, width * sizeof *in);
+        LINE(scatter)(to, width, event, lanes);
+    }
+}
+
+#include "straight.h"
+
+/* Whole vectors of events from first on; returns the first event left. */
+static ptrdiff_t LINE(run_straight)(const job *j, ptrdiff_t first, ptrdiff_t end) {
+    const ptrdiff_t stop = end - (end - first) % LANES;
+    LINE(straight)[j->program->straight](j, first, stop);
+    return stop;
+}
+
+#undef LINE
