@@ -54,7 +54,7 @@ def arguments(
         arrays.append(array)
         shape = tuple(first.shape)
         shapes.append(shape if one.kind == "scalar" or isinstance(array, tuple) else shape[:-1])
-        for given, part in zip(parts(value), parts(array), strict=True):
+        for given, part in zip(value if isinstance(array, tuple) else (value,), parts(array), strict=True):
             if not isinstance(given, (int, float)) or isinstance(given, np.floating):
                 dtypes.append(part.dtype)
     try:

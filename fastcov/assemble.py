@@ -1,6 +1,7 @@
 """From nodes to a tape: lowering, the order of the operations, and registers."""
 
 from collections import Counter
+from typing import Any
 
 from .graph import Graph, Node
 from .opcodes import BY_NAME, OPCODES
@@ -58,7 +59,7 @@ def replayed(tape: Tape, graph: Graph, inputs: list[Node]) -> list[list[Node]]:
     registers: dict[str, dict[int, Node]] = {"v": {}, "s": {}}
     for number, *row in tape.code:
         op = OPCODES[number]
-        operands: list = []
+        operands: list[Any] = []
         for kind, x in zip(op.operands, row[len(op.result) :], strict=True):
             operands.append(registers[kind][x] if kind in registers else tape.constants[x] if kind == "k" else x)
         if not op.result:
@@ -82,7 +83,7 @@ def reachable(results: list[Node]) -> list[Node]:
     return sorted(found, key=lambda node: node.id)
 
 
-Plan = dict[Node, tuple[str, tuple]]
+Plan = dict[Node, tuple[str, tuple[Any, ...]]]
 
 
 def _fused(results: set[Node]) -> Plan:
@@ -103,7 +104,7 @@ def _fused(results: set[Node]) -> Plan:
     return plan
 
 
-def _absorbs(node: Node, uses: Counter) -> bool:
+def _absorbs(node: Node, uses: Counter[Node]) -> bool:
     return node.op == "vscale" and uses[node] == 1
 
 
@@ -126,8 +127,8 @@ def _ordered(plan: Plan, results: list[Node]) -> list[Node]:
                 order.append(node)
                 continue
             stack.append((node, True))
-            operands = sorted(_operands(plan, node), key=lambda a: (need[a], -a.id))
-            stack.extend((a, False) for a in operands)
+            first = sorted(_operands(plan, node), key=lambda a: (need[a], -a.id))
+            stack.extend((a, False) for a in first)
     return order
 
 
@@ -147,7 +148,7 @@ def _allocate(
     A result never takes the register of one of its own operands, so that executors may assume they do not overlap.
     """
     last = {a: n for n, node in enumerate(order) for a in _operands(plan, node)}
-    constants: dict = {}
+    constants: dict[Any, Any] = {}
     free: dict[bool, list[int]] = {True: [], False: []}
     used = {True: 0, False: 0}
     register: dict[Node, int] = {}

@@ -180,12 +180,10 @@ def _step(graph: Graph | None, factors: Factors) -> Replacement | None:
     for slot, at in places.items():
         if len(at) < 2:
             continue
-        if at[0] == at[1]:
-            replacement, gone = _trace(factors[at[0]], slot), {at[0]}
-        else:
-            replacement, gone = _join(factors[at[0]], factors[at[1]], slot), set(at)
+        a, b = (factors[n] for n in at)
+        replacement = _trace(a, slot) if a is b else _join(a, b, slot)
         if replacement is not None:
-            rest = [f for n, f in enumerate(factors) if n not in gone]
+            rest = [f for n, f in enumerate(factors) if n not in at]
             return [(weight, rest + new) for weight, new in replacement]
     return None
 
@@ -197,7 +195,7 @@ def _trace(factor: Factor, slot: int) -> Replacement:
             return [(polynomial.constant(-2 if flipped else 4), [])]
         case Metric(_, _, _, False):
             return [(polynomial.constant(3), [])]
-        case Metric(p):
+        case Metric(Node() as p):
             graph = p.graph
             total = polynomial.constant(-2)
             polynomial.add_to(total, polynomial.multiply(_dot(p, graph.vlower(p)), _inverse_square(p)), -1)
@@ -228,7 +226,7 @@ def _join(a: Factor, b: Factor, slot: int) -> Replacement | None:
             return _renamed(b, slot, new)
         case Metric(), Metric():
             return _composed(a, b, slot)
-        case Metric(p, _, _, False), Projector(_, q):
+        case Metric(Node() as p, _, _, False), Projector(_, q):
             other = _other(a, slot)
             if p is q:
                 return _renamed(b, slot, other)
@@ -351,7 +349,7 @@ def vector_node(graph: Graph, terms: Terms) -> tuple[Polynomial, Node]:
     """A sum of vectors as coefficient times one node; the coefficient is what all its terms share."""
     if not terms:
         return UNIT, graph.zero_vector()
-    parts = [(factors[0].node, coefficient) for factors, coefficient in terms.items()]
+    parts = [(f.node, coefficient) for (f,), coefficient in terms.items() if isinstance(f, Vector)]
     parts.sort(key=lambda part: part[0].key)
     value, common = polynomial.content([coefficient for _, coefficient in parts])
     weights = [
@@ -400,14 +398,17 @@ def _cheapest(graph: Graph | None, factors: Factors, again: set[int]) -> Replace
             best = cost, n
     pairs = _epsilon_pairs(factors, again)
     if pairs and (best is None or min(pairs)[0] <= best[0]):
-        _, i, k = min(pairs)
-        replacement, gone = epsilon_pair(factors[i], factors[k]), {i, k}
+        _, *gone = min(pairs)
     else:
         assert best is not None, factors
-        n = best[1]
-        factor = factors[n]
-        replacement = expand_metric(graph, factor) if isinstance(factor, Metric) else expand_projector(factor)
-        gone = {n}
+        gone = [best[1]]
+    match [factors[n] for n in gone]:
+        case [Metric() as metric]:
+            replacement = expand_metric(graph, metric)
+        case [Projector() as projector]:
+            replacement = expand_projector(projector)
+        case [Epsilon() as a, Epsilon() as b]:
+            replacement = epsilon_pair(a, b)
     rest = [f for n, f in enumerate(factors) if n not in gone]
     return [(weight, rest + new) for weight, new in replacement]
 
@@ -437,14 +438,12 @@ def epsilon_pair(a: Epsilon, b: Epsilon) -> Replacement:
         new: list[Factor] = []
         for row, column in zip(rows, order, strict=True):
             match row, columns[column]:
-                case Node(), Node():
-                    coefficient = polynomial.multiply(coefficient, _dot(row, columns[column]))
-                case Node(), slot:
-                    new.append(Vector(row, slot))
-                case slot, Node():
-                    new.append(Vector(columns[column], slot))
-                case i, k:
-                    new.append(Metric(None, *sorted((i, k))))
+                case Node() as u, Node() as v:
+                    coefficient = polynomial.multiply(coefficient, _dot(u, v))
+                case (Node() as u, int(slot)) | (int(slot), Node() as u):
+                    new.append(Vector(u, slot))
+                case int(i), int(k):
+                    new.append(Metric(None, min(i, k), max(i, k)))
         if coefficient:
             result.append((coefficient, new))
     return result
@@ -526,7 +525,8 @@ def pairing_weight(spin: int, inside: int) -> Fraction:
     With c_k of the orbital tensor, c_0 = 1 and c_k = -c_{k-1} / (2L + 1 - 2k), it is (-1)^L c_k 2^k k! / L!.
     """
     c = orbital_weight(spin, inside)
-    return (-1) ** spin * c * 2**inside * factorial(inside) / factorial(spin)
+    sign = -1 if spin % 2 else 1
+    return sign * c * (1 << inside) * factorial(inside) / factorial(spin)
 
 
 def orbital_weight(spin: int, inside: int) -> Fraction:
@@ -603,7 +603,7 @@ def expand_projector(projector: Projector) -> Replacement:
             if kind_a == kind_b == 0:
                 coefficient = polynomial.multiply(coefficient, _dot(vectors[a], vectors[b]))
             elif kind_a == kind_b:
-                factors.append(Metric(p, *sorted((a, b))))
+                factors.append(Metric(p, min(a, b), max(a, b)))
             else:
                 factors.append(Vector(vectors[a], b) if kind_a == 0 else Vector(vectors[b], a))
         if coefficient:

@@ -21,45 +21,45 @@ class ArrayTensor:
     __slots__ = ("args", "function", "keywords", "rank")
     __array_ufunc__ = None
 
-    def __init__(self, function: Callable, args: tuple, keywords: dict[str, Any], rank: int):
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], rank: int):
         self.function, self.args, self.keywords, self.rank = function, args, keywords, rank
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> Any:
         return _combined(operator.add, self, other)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Any) -> Any:
         return _combined(operator.sub, self, other)
 
-    def __radd__(self, other):
+    def __radd__(self, other: Any) -> Any:
         return _combined(operator.add, other, self)
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Any) -> Any:
         return _combined(operator.sub, other, self)
 
-    def __neg__(self):
+    def __neg__(self) -> Any:
         return ArrayTensor(operator.neg, (self,), {}, self.rank)
 
-    def __pos__(self):
+    def __pos__(self) -> Any:
         return self
 
-    def __mul__(self, other):
+    def __mul__(self, other: Any) -> Any:
         return _scaled(operator.mul, self, other)
 
-    def __rmul__(self, other):
+    def __rmul__(self, other: Any) -> Any:
         return _scaled(operator.mul, other, self)
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Any) -> Any:
         return _scaled(operator.truediv, self, other)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Any) -> Any:
         return _scaled(operator.truediv, other, self)
 
-    def __pow__(self, exponent):
+    def __pow__(self, exponent: Any) -> Any:
         if self.rank or not isinstance(exponent, numbers.Integral):
             return NotImplemented
         return ArrayTensor(operator.pow, (self, exponent), {}, 0)
 
-    def __array__(self, *_, **__):
+    def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("a tensor built on arrays holds no components; fastcov.dense(tensor) computes them")
 
     def __repr__(self) -> str:
@@ -81,10 +81,10 @@ class ArrayTensor:
         return _traced(self, leaf)
 
 
-def deferrable(rank: Callable[..., int]) -> Callable[[Callable], Callable]:
+def deferrable(rank: Callable[..., int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a function of traced values take arrays too; `rank` gives the result's from the same arguments."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(function)
 
         @functools.wraps(function)
@@ -111,7 +111,7 @@ def rank_of(value: Any) -> int:
     return 0 if isinstance(value, (Scalar, *STATIC)) else 1
 
 
-def _combined(operation: Callable, a: Any, b: Any) -> Any:
+def _combined(operation: Callable[..., Any], a: Any, b: Any) -> Any:
     for value in (a, b):
         if not isinstance(value, (ArrayTensor, Tensor, numbers.Number)):
             return NotImplemented
@@ -122,7 +122,7 @@ def _combined(operation: Callable, a: Any, b: Any) -> Any:
     return ArrayTensor(operation, (a, b), {}, rank_of(a))
 
 
-def _scaled(operation: Callable, a: Any, b: Any) -> Any:
+def _scaled(operation: Callable[..., Any], a: Any, b: Any) -> Any:
     for value in (a, b):
         if not isinstance(value, (ArrayTensor, numbers.Number)):
             return NotImplemented

@@ -82,11 +82,12 @@ def _check_size(rank: int, leaves: list[Any], max_bytes: int) -> None:
 
 
 def _readable(size: int) -> str:
+    amount = float(size)
     for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"
 
 
 def _plan(tensor: ArrayTensor, inputs: int) -> Plan:

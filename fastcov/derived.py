@@ -11,7 +11,7 @@ from . import derivative
 from .arrays import axes, broadcast
 from .dispatch import Options, embedded, event_shape, stack, summed_to
 from .fused import Fused, Trace
-from .structure import Dict, Leaf, Rows, Stack, Structure, Tuple, leaves
+from .structure import NO_ROW, Dict, Leaf, Rows, Stack, Structure, Tuple, leaves
 from .tape import Input, Output, Tape
 from .tensors import Scalar, Tensor
 
@@ -36,13 +36,15 @@ class Derivative(Fused):
     def default_constants(self) -> dict[str, Any]:
         return self.base.default_constants()
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.base,)
 
     def _known(self) -> str:
         return ", ".join([self.base._known(), *([self.extra] if self.extra else [])])
 
-    def bind(self, args: tuple, keywords: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[Any]]:
+    def bind(
+        self, args: tuple[Any, ...], keywords: dict[str, Any], options: Options
+    ) -> tuple[dict[str, Any], list[Any]]:
         if self.extra is None:
             return self.base.bind(args, keywords, options)
         if self.extra in keywords:
@@ -115,9 +117,7 @@ class Vjp(Derivative):
         events = _event_shape(tape.inputs, values)
         cotangents = []
         for one, part in zip(derivative.cotangent_inputs(tape), parts, strict=True):
-            if part is None:
-                part = _ZERO[one.kind]
-            elif options.components is not None and one.kind == "vector":
+            if options.components is not None and one.kind == "vector" and part is not NO_ROW:
                 part = embedded(part, options.components, options.order)
             shape = event_shape(one, part)
             if one.shared and shape:

@@ -24,7 +24,7 @@ from .tensors import (
     Side,
     Tensor,
     Vector,
-    common_graph,
+    graph_of,
     positions,
     rational,
     split_vector,
@@ -53,7 +53,7 @@ def transverse(p: Any) -> Tensor:
 
 
 @deferrable(rank=lambda L, p: 2 * spin(L))
-def projector(L: int, p: Any) -> Tensor:
+def projector(L: int, p: Any) -> Any:
     """The spin projector P^(L)(p), rank 2L; eqs. (20-22), for any L. Domain: p^2 != 0.
 
     Symmetric, traceless and transverse to p in its first L and in its last L indices. In the paper's sign
@@ -64,12 +64,13 @@ def projector(L: int, p: Any) -> Tensor:
     if L == 0:
         return _unity(node.graph)
     sides = Side((), tuple(range(L))), Side((), tuple(range(L, 2 * L)))
-    term, sign = (Metric(node, 0, 1), -1) if L == 1 else (Projector(L, node, *sides), 1)
-    return Tensor(node.graph, {(term,): polynomial.constant(sign)}, (False,) * (2 * L))
+    if L == 1:
+        return Tensor(node.graph, {(Metric(node, 0, 1),): polynomial.constant(-1)}, (False, False))
+    return Tensor(node.graph, {(Projector(L, node, *sides),): polynomial.constant(1)}, (False,) * (2 * L))
 
 
 @deferrable(rank=lambda L, p, r: spin(L))
-def orbital(L: int, p: Any, r: Any) -> Tensor:
+def orbital(L: int, p: Any, r: Any) -> Any:
     """The orbital tensor t~^(L)(p, r) = (-1)^L P^(L)(p) r...r, rank L; eqs. (10-12, 23), for any L.
 
     t~^(L) = sum_k c_k (r~^2)^k (sum over ways of putting g~(p) on k disjoint pairs of indices and r~ on the others),
@@ -78,7 +79,7 @@ def orbital(L: int, p: Any, r: Any) -> Tensor:
     """
     node, relative = _momentum(p), _node(r, "r")
     L = spin(L)
-    graph = common_graph(p, r)
+    graph = graph_of(p, r)
     if L == 0:
         return _unity(graph)
     weight, projected = graph.transverse(node, relative)
@@ -107,8 +108,7 @@ def lower(t: Any) -> Any:
 def dot(a: Any, b: Any) -> Scalar:
     """The Lorentz product a.b = a_E b_E - a_x b_x - a_y b_y - a_z b_z of two 4-vectors."""
     u, v = _node(a, "a"), _node(b, "b")
-    graph = common_graph(a, b)
-    assert graph is not None
+    graph = graph_of(a, b)
     return Scalar(graph.dot(u, v))
 
 
@@ -169,13 +169,13 @@ def breakup2(a: Any, b: Any, c: Any) -> Scalar:
     which is the same and loses nothing near threshold. Negative below threshold. Domain: s_a != 0.
     """
     parent, first, second = _node(a, "a"), _node(b, "b"), _node(c, "c")
-    graph = common_graph(a, b, c)
-    assert graph is not None
+    graph = graph_of(a, b, c)
     if graph.vadd(first, second) is parent:
         weight, node = graph.transverse(parent, first)
         return Scalar(graph.scaled(graph.dot(node, node), -(weight**2)))
     sa, sb, sc = (Scalar(graph.dot(p, p)) for p in (parent, first, second))
-    return (sa + sb - sc) ** 2 / (4 * sa) - sb
+    q2: Scalar = (sa + sb - sc) ** 2 / (4 * sa) - sb
+    return q2
 
 
 @deferrable(rank=lambda L, q2, q0: 0)

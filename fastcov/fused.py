@@ -16,7 +16,7 @@ from .dispatch import Options, compiling, is_array, plain_calls, run
 from .graph import Graph, Node
 from .structure import Dict, Leaf, Stack, Structure, Tuple, leaves, packed
 from .tape import Cost, Input, Output, Tape
-from .tensors import Scalar, Tensor, rational
+from .tensors import Scalar, Tensor, graph_of, rational
 
 TRACES_KEPT = 64  # of one function, for different constants
 
@@ -27,7 +27,7 @@ class Summed(NamedTuple):
     value: Any
 
 
-class Stacked(tuple):
+class Stacked(tuple[Any, ...]):
     """Outputs of equal kind that the caller gets in one array, stacked along its first axis."""
 
 
@@ -55,7 +55,7 @@ class Trace(NamedTuple):
     structure: Structure
 
 
-def fused(function: Callable | None = None, **defaults: Any) -> Any:
+def fused(function: Callable[..., Any] | None = None, **defaults: Any) -> Any:
     """Turn a function of 4-vectors into one of arrays that computes everything in one pass; also a decorator.
 
     The function is traced with symbols, once for each set of its keyword constants. Its positional parameters are
@@ -85,7 +85,7 @@ def fused(function: Callable | None = None, **defaults: Any) -> Any:
     return FusedFunction(function, _parameters(function)).with_defaults(**defaults)
 
 
-def bundle(*waves: Callable, **defaults: Any) -> "Fused":
+def bundle(*waves: Callable[..., Any], **defaults: Any) -> "Fused":
     """Several fused functions of the same arguments in one pass: one array (n_waves, ..., 4), or fewer `components`.
 
     Whatever the functions have in common is computed once: `bundle(...).cost` against the costs of the single ones
@@ -120,7 +120,9 @@ class Fused:
     __name__: str
     arity: int  # how many positional arguments it takes
     _options: Options
-    _fast: Mapping[type, Callable[[tuple], tuple | None]] = MappingProxyType({})  # by the type of the first argument
+    _fast: Mapping[type, Callable[[tuple[Any, ...]], tuple[Any, ...] | None]] = MappingProxyType(
+        {}
+    )  # by the type of the first argument
     _structure: Structure
 
     # What a kind of fused function has to provide.
@@ -129,7 +131,9 @@ class Fused:
         """The same function with other defaults for the keywords of its calls or for its constants."""
         raise NotImplementedError
 
-    def bind(self, args: tuple, keywords: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[Any]]:
+    def bind(
+        self, args: tuple[Any, ...], keywords: dict[str, Any], options: Options
+    ) -> tuple[dict[str, Any], list[Any]]:
         """The constants of a call, and the value of each input of its tape; what they use is taken from `keywords`."""
         raise NotImplementedError
 
@@ -184,7 +188,7 @@ class Fused:
     def _known(self) -> str:
         return ", ".join(Options._fields)
 
-    def _inlined(self, args: tuple, keywords: dict[str, Any]) -> Any:
+    def _inlined(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The operations of the tape on traced arguments."""
         for name in Options._fields:
             if name in keywords:
@@ -192,9 +196,7 @@ class Fused:
         constants, values = self.bind(args, keywords, Options())
         if any(is_array(value) for value in values):
             raise TypeError(f"{self.__name__}(): traced values and arrays cannot be mixed")
-        graph = next(
-            v.node.graph if isinstance(v, Scalar) else v.graph for v in values if isinstance(v, (Scalar, Tensor))
-        )
+        graph = graph_of(*[v for v in values if isinstance(v, (Scalar, Tensor))])
         trace = self.trace(constants)
         nodes = [_input_node(graph, one, value) for one, value in zip(trace.tape.inputs, values, strict=True)]
         results = []
@@ -247,7 +249,7 @@ class Fused:
         """Bytes (float64) and operations per event, for the default constants."""
         return self.tape.cost()
 
-    def __deepcopy__(self, memo: dict) -> "Fused":
+    def __deepcopy__(self, memo: dict[Any, Any]) -> "Fused":
         return self
 
     def __repr__(self) -> str:
@@ -258,7 +260,10 @@ class FusedFunction(Fused):
     """A Python function, traced."""
 
     def __init__(
-        self, function: Callable | None, parameters: tuple[Parameter, ...], traces: Mapping[tuple, Trace] | None = None
+        self,
+        function: Callable[..., Any] | None,
+        parameters: tuple[Parameter, ...],
+        traces: Mapping[tuple[Any, ...], Trace] | None = None,
     ):
         self._function = function
         self.parameters = parameters
@@ -267,7 +272,7 @@ class FusedFunction(Fused):
         self.arity = len(self._positional)
         self.constants = {p.name: p.default for p in parameters if p.kind == "constant"}
         self._options = Options()
-        self._traces: OrderedDict[tuple, Trace] = OrderedDict(traces or {})
+        self._traces: OrderedDict[tuple[Any, ...], Trace] = OrderedDict(traces or {})
         self._lock = RLock()
         if function is not None:
             functools.update_wrapper(self, function)
@@ -287,7 +292,9 @@ class FusedFunction(Fused):
     def _known(self) -> str:
         return ", ".join([*(p.name for p in self.parameters), *Options._fields])
 
-    def bind(self, args: tuple, keywords: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[Any]]:
+    def bind(
+        self, args: tuple[Any, ...], keywords: dict[str, Any], options: Options
+    ) -> tuple[dict[str, Any], list[Any]]:
         constants = {name: keywords.pop(name) if name in keywords else value for name, value in self.constants.items()}
         values = list(args)
         if len(values) > self.arity:
@@ -335,7 +342,7 @@ class FusedFunction(Fused):
             self._structure = trace.structure
             self._fast = plain_calls(trace.tape)
 
-    def _inlined(self, args: tuple, keywords: dict[str, Any]) -> Any:
+    def _inlined(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if (
             self._function is None
             or any(is_array(value) for value in args)
@@ -346,7 +353,7 @@ class FusedFunction(Fused):
 
     # Copies and pickles go by tape: the Python function need not be importable where it is read.
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         self.trace(self.constants)
         state = {name: getattr(self, name) for name in ("constants", "_options", "__name__", "__doc__")}
         return _restored, (self.parameters, dict(self._traces), state)
@@ -355,7 +362,7 @@ class FusedFunction(Fused):
         return f"<fused {self.__name__}({', '.join(p.name for p in self.parameters)})>"
 
 
-def _parameters(function: Callable) -> tuple[Parameter, ...]:
+def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     name = getattr(function, "__name__", repr(function))
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -375,7 +382,7 @@ def _parameters(function: Callable) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _restored(parameters: tuple[Parameter, ...], traces: dict, state: dict[str, Any]) -> FusedFunction:
+def _restored(parameters: tuple[Parameter, ...], traces: dict[Any, Any], state: dict[str, Any]) -> FusedFunction:
     new = FusedFunction(None, parameters, traces)
     new.__dict__.update(state)
     return new
@@ -389,7 +396,7 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def _traced(name: str, function: Callable, parameters: tuple[Parameter, ...]) -> Trace:
+def _traced(name: str, function: Callable[..., Any], parameters: tuple[Parameter, ...]) -> Trace:
     """The trace of a function with the given inputs."""
     graph = Graph()
     inputs = tuple(Input(p.name, "vector" if p.kind == "vector" else "scalar", p.kind == "runtime") for p in parameters)

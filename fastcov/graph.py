@@ -10,6 +10,7 @@ on what a node computes and not on what else is in the graph: so an amplitude ha
 
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
 Linear = dict["Node", Fraction]
 
@@ -24,11 +25,11 @@ class Node:
 
     __slots__ = ("args", "graph", "id", "is_vector", "key", "linear", "op")
 
-    def __init__(self, graph: "Graph", op: str, args: tuple, is_vector: bool):
+    def __init__(self, graph: "Graph", op: str, args: tuple[Any, ...], is_vector: bool):
         self.graph, self.op, self.args, self.is_vector = graph, op, args, is_vector
         self.id = len(graph.nodes)
         height = max([a.key[0] + 1 for a in args if isinstance(a, Node)], default=0)
-        self.key = (height, op, tuple(a.key if isinstance(a, Node) else a for a in args))
+        self.key: tuple[Any, ...] = (height, op, tuple(a.key if isinstance(a, Node) else a for a in args))
         self.linear: Linear = {self: Fraction(1)}
 
     def __repr__(self) -> str:
@@ -44,10 +45,10 @@ class Graph:
     """
 
     def __init__(self, flatten: bool = True) -> None:
-        self.nodes: dict[tuple, Node] = {}
+        self.nodes: dict[tuple[Any, ...], Node] = {}
         self.flatten = flatten
 
-    def _node(self, op: str, *args, vector: bool = False) -> Node:
+    def _node(self, op: str, *args: Any, vector: bool = False) -> Node:
         key = (op, *args)
         node = self.nodes.get(key)
         if node is None:
@@ -96,7 +97,7 @@ class Graph:
             return self.neg(self.mul(a, b.args[0]))
         return self._node("mul", *sorted((a, b), key=_key))
 
-    def scaled(self, a: Node, value: Fraction) -> Node:
+    def scaled(self, a: Node, value: Fraction | int) -> Node:
         """a times a constant."""
         if a.op == "constant":
             return self.constant(a.args[0] * value)
@@ -116,7 +117,7 @@ class Graph:
         if a.op == "constant":
             return self.constant(-a.args[0])
         if a.op == "neg":
-            return a.args[0]
+            return _operand(a, 0)
         if a.op == "mul_constant":
             return self._node("mul_constant", a.args[0], -a.args[1])
         if a.op == "sub":
@@ -134,7 +135,7 @@ class Graph:
         if a.op == "constant" and a.args[0]:
             return self.constant(1 / a.args[0])
         if a.op == "reciprocal":
-            return a.args[0]
+            return _operand(a, 0)
         if a.op == "neg":
             return self.neg(self.reciprocal(a.args[0]))
         return self._node("reciprocal", a)
@@ -179,7 +180,7 @@ class Graph:
         if a.op == "unit":
             return self.constant(int(a.args[0] == index))
         if a.op == "pack":
-            return a.args[index]
+            return _operand(a, index)
         if a.op == "vlower":
             part = self.component(a.args[0], index)
             return part if index == 3 else self.neg(part)
@@ -195,7 +196,7 @@ class Graph:
 
     def pack(self, *parts: Node) -> Node:
         if all(part.op == "component" and part.args[1] == n for n, part in enumerate(parts)):
-            whole = parts[0].args[0]
+            whole = _operand(parts[0], 0)
             if all(part.args[0] is whole for part in parts):
                 return whole
         return self._node("pack", *parts, vector=True)
@@ -209,7 +210,7 @@ class Graph:
     def vneg(self, a: Node) -> Node:
         return self.combination(_combine((a.linear, -1)))
 
-    def vscaled(self, a: Node, value: Fraction) -> Node:
+    def vscaled(self, a: Node, value: Fraction | int) -> Node:
         """A vector times a constant."""
         return self.combination(_combine((a.linear, value)))
 
@@ -240,7 +241,7 @@ class Graph:
         op, args = ("vneg", (leaf,)) if weight == -1 else ("vscale_constant", (leaf, weight))
         return self._linear(op, args, {leaf: weight})
 
-    def _linear(self, op: str, args: tuple, linear: Linear) -> Node:
+    def _linear(self, op: str, args: tuple[Any, ...], linear: Linear) -> Node:
         node = self._node(op, *args, vector=True)
         if self.flatten or len(linear) < 2:
             node.linear = linear
@@ -262,7 +263,7 @@ class Graph:
         if a.op == "zero_vector":
             return a
         if a.op == "vlower":
-            return a.args[0]
+            return _operand(a, 0)
         if a.op == "unit":
             return a if a.args[0] == 3 else self.vneg(a)
         if a.op == "vneg":
@@ -305,11 +306,11 @@ class Graph:
     def zeros(self) -> Node:
         return self._node("pack", *[self.constant(0)] * 4, vector=True)
 
-    def copied(self, node: Node, args: list) -> Node:
+    def copied(self, node: Node, args: list[Any]) -> Node:
         """The operation of a node of another graph on these operands, just as it is."""
         return self._node(node.op, *args, vector=node.is_vector)
 
-    def recorded(self, op: str, args: list, is_vector: bool) -> Node:
+    def recorded(self, op: str, args: list[Any], is_vector: bool) -> Node:
         """An operation just as it is, operands in order, except that a projection written out is recognised."""
         if op in ("add", "mul", "dot", "vadd"):
             args = sorted(args, key=_key)
@@ -337,7 +338,12 @@ def sort_sign(items: Iterable[Node]) -> tuple[int, tuple[Node, ...]]:
     return sign, tuple(items)
 
 
-def _key(node: Node) -> tuple:
+def _operand(node: Node, index: int) -> Node:
+    operand: Node = node.args[index]
+    return operand
+
+
+def _key(node: Node) -> tuple[Any, ...]:
     return node.key
 
 
@@ -349,7 +355,7 @@ def _combine(*parts: tuple[Linear, Fraction | int]) -> Linear:
     return {leaf: value for leaf, value in total.items() if value}
 
 
-def _shape(linear: Linear) -> tuple:
+def _shape(linear: Linear) -> tuple[Any, ...]:
     """An order among combinations of equal length: simple weights first, then early leaves."""
     weights = sorted(abs(w) for w in linear.values())
     return weights[-1] != weights[0] if weights else False, sorted(leaf.key for leaf in linear)

@@ -8,6 +8,7 @@ result down with few multiplications.
 from collections import Counter
 from fractions import Fraction
 from math import gcd
+from typing import Any
 
 from .graph import Graph, Node
 
@@ -152,9 +153,9 @@ def _primitive(graph: Graph, a: Polynomial) -> Node:
     return total
 
 
-def _order(monomial: Monomial) -> tuple:
+def _order(monomial: Monomial) -> tuple[Any, ...]:
     return tuple((n.key, p) for n, p in monomial)
 
 
-def _item_order(item: tuple[Monomial, Fraction]) -> tuple:
+def _item_order(item: tuple[Monomial, Fraction]) -> tuple[Any, ...]:
     return _order(item[0])

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+NO_ROW = (0.0,) * 4  # the columns of a 4-vector
+
 
 class Leaf(NamedTuple):
     """One array."""
@@ -15,14 +17,11 @@ class Leaf(NamedTuple):
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         return next(parts)
 
-    def count(self) -> int:
-        return 1
-
 
 class Rows(NamedTuple):
     """A matrix that goes into a tape as four vectors; `axes` are the places of its rows x, y, z, E.
 
-    The place of a row that is not given is -1; None stands for it.
+    The place of a row that is not given is -1; `NO_ROW` stands for it.
     """
 
     axes: tuple[int, int, int, int]
@@ -32,14 +31,11 @@ class Rows(NamedTuple):
         size = sum(axis >= 0 for axis in self.axes)
         if tuple(array.shape[-2:]) != (size, size):
             raise ValueError(f"{name}: a tensor of rank 2 has shape (..., {size}, {size}), not {tuple(array.shape)}")
-        return [array[..., axis, :] if axis >= 0 else None for axis in self.axes]
+        return [array[..., axis, :] if axis >= 0 else NO_ROW for axis in self.axes]
 
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         rows = [next(parts) for _ in range(4)]
         return stack([rows[self.axes.index(n)] for n in range(4)], -2)
-
-    def count(self) -> int:
-        return 4
 
 
 class Tuple(NamedTuple):
@@ -56,9 +52,6 @@ class Tuple(NamedTuple):
 
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         return tuple(child.build(parts, stack) for child in self.children)
-
-    def count(self) -> int:
-        return sum(child.count() for child in self.children)
 
 
 class Dict(NamedTuple):
@@ -77,9 +70,6 @@ class Dict(NamedTuple):
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         return {key: child.build(parts, stack) for key, child in zip(self.keys, self.children, strict=True)}
 
-    def count(self) -> int:
-        return sum(child.count() for child in self.children)
-
 
 class Stack(NamedTuple):
     """Parts of equal shape in one array, along its first axis."""
@@ -97,9 +87,6 @@ class Stack(NamedTuple):
 
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         return stack([self.child.build(parts, stack) for _ in range(self.size)], 0)
-
-    def count(self) -> int:
-        return self.size * self.child.count()
 
 
 Structure = Leaf | Rows | Tuple | Dict | Stack

@@ -19,7 +19,7 @@ import json
 import re
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .opcodes import BY_NAME, OPCODES
 
@@ -220,7 +220,7 @@ class Tape:
     def __hash__(self) -> int:
         return hash(self.text)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Tape.from_text, (self.text,)
 
 

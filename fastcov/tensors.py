@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Callable
 from fractions import Fraction
 from math import isfinite, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import polynomial
 from .graph import Graph, Node, sort_sign
@@ -66,7 +66,7 @@ class Side(NamedTuple):
         vectors = tuple(sorted((*self.vectors, node), key=lambda v: v.key))
         return Side(vectors, tuple(s for s in self.open if s != slot))
 
-    def key(self) -> tuple:
+    def key(self) -> tuple[Any, ...]:
         return len(self.open), [v.key for v in self.vectors], self.open
 
 
@@ -92,7 +92,7 @@ Factors = tuple[Factor, ...]
 Terms = dict[Factors, Polynomial]
 
 
-def sort_key(factor: Factor) -> tuple:
+def sort_key(factor: Factor) -> tuple[Any, ...]:
     match factor:
         case Vector(node, slot):
             return 0, slot, node.key
@@ -192,12 +192,12 @@ class _Traced:
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         raise TypeError(
             "a traced value has no truth value: the amplitude is traced once, without data, so it cannot branch on it"
         )
 
-    def _no_value(self, *_):
+    def _no_value(self, *_: Any) -> Any:
         raise TypeError("a traced value cannot be compared or converted: the amplitude is traced once, without data")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_value
@@ -222,7 +222,7 @@ class Scalar(_Traced):
         number = rational(value)
         return None if number is None else self.node.graph.constant(number)
 
-    def _binary(self, value: object, operation: str, reverse: bool = False):
+    def _binary(self, value: object, operation: str, reverse: bool = False) -> Any:
         other = self._other(value)
         if other is None:
             return NotImplemented
@@ -230,38 +230,38 @@ class Scalar(_Traced):
         a, b = (other, self.node) if reverse else (self.node, other)
         return Scalar(getattr(self.node.graph, operation)(a, b))
 
-    def __add__(self, value):
+    def __add__(self, value: Any) -> Any:
         return self._binary(value, "add")
 
     __radd__ = __add__
 
-    def __sub__(self, value):
+    def __sub__(self, value: Any) -> Any:
         return self._binary(value, "sub")
 
-    def __rsub__(self, value):
+    def __rsub__(self, value: Any) -> Any:
         return self._binary(value, "sub", reverse=True)
 
-    def __mul__(self, value):
+    def __mul__(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             return value * self
         return self._binary(value, "mul")
 
-    def __rmul__(self, value):
+    def __rmul__(self, value: Any) -> Any:
         return self._binary(value, "mul")
 
-    def __truediv__(self, value):
+    def __truediv__(self, value: Any) -> Any:
         return self._binary(value, "div")
 
-    def __rtruediv__(self, value):
+    def __rtruediv__(self, value: Any) -> Any:
         return self._binary(value, "div", reverse=True)
 
-    def __neg__(self):
+    def __neg__(self) -> Any:
         return Scalar(self.node.graph.neg(self.node))
 
-    def __pos__(self):
+    def __pos__(self) -> Any:
         return self
 
-    def __pow__(self, exponent):
+    def __pow__(self, exponent: Any) -> Any:
         if not isinstance(exponent, numbers.Integral):
             raise TypeError(f"a scalar has integer powers only, not {exponent!r}; fc.sqrt is there")
         return Scalar(self.node.graph.power(self.node, int(exponent)))
@@ -302,7 +302,7 @@ class Tensor(_Traced):
         node = factors[0].node
         return node.graph.vscaled(node, coefficient[polynomial.ONE])
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> Any:
         if not isinstance(other, Tensor):
             return NotImplemented
         if self.rank != other.rank:
@@ -318,16 +318,16 @@ class Tensor(_Traced):
             add_term(terms, factors, coefficient)
         return Tensor(graph, terms, self.lower)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Any) -> Any:
         return self + -other if isinstance(other, Tensor) else NotImplemented
 
-    def __neg__(self):
+    def __neg__(self) -> Any:
         return self * -1
 
-    def __pos__(self):
+    def __pos__(self) -> Any:
         return self
 
-    def __mul__(self, value):
+    def __mul__(self, value: Any) -> Any:
         if isinstance(value, Scalar):
             factor = polynomial.from_node(value.node)
             graph = common_graph(self, value)
@@ -342,7 +342,7 @@ class Tensor(_Traced):
 
     __rmul__ = __mul__
 
-    def __truediv__(self, value):
+    def __truediv__(self, value: Any) -> Any:
         if isinstance(value, Scalar):
             return self * (1 / value)
         number = rational(value)
@@ -366,6 +366,14 @@ def common_graph(*values: Tensor | Scalar) -> Graph | None:
                 raise TypeError("values of two different traces cannot be combined")
             found = graph
     return found
+
+
+def graph_of(*values: Tensor | Scalar) -> Graph:
+    """The one graph of values of which not all are constants."""
+    graph = common_graph(*values)
+    if graph is None:
+        raise TypeError("constant tensors alone are no traced values")
+    return graph
 
 
 def _same_graph(a: Node, b: Node) -> None:

@@ -190,7 +190,8 @@ def _swapped(wave: Fused, doc: str) -> Fused:
 
     other.__name__ = other.__qualname__ = wave.__name__.removesuffix("1") + "2"
     other.__doc__ = doc
-    return fused(other)
+    swapped: Fused = fused(other)
+    return swapped
 
 
 u_SS_2 = _swapped(u_SS_1, "u_SS_1 with pi+ and pi- exchanged: psi -> b1- pi+; eq. (47).")
