@@ -20,6 +20,7 @@ from .formalism import (
     transverse,
 )
 from .fused import Fused, bundle, fused, sum
+from .stream import stream
 from .tape import Tape
 from .tensors import Scalar, Tensor
 
@@ -44,6 +45,7 @@ __all__ = [
     "projector",
     "scale_qftpp",
     "sqrt",
+    "stream",
     "sum",
     "transverse",
 ]
