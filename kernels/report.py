@@ -87,28 +87,16 @@ class Figures(NamedTuple):
 
 
 def shipped_tapes() -> list[tuple[str, Tape]]:
-    """Name and tape of everything whose kernels are checked.
-
-    phif243 of six vectors, without its barrier factors; every wave and drop-in function; all waves of psi -> phi f, and
-    all waves, as one tape each.
+    """Name and tape of everything whose kernels are checked: first phif243 of the vectors of its vertices, then every
+    wave, bundle and drop-in function; no derivatives.
     """
-    from .. import dropin, einsum, fused, orbital, waves
+    from .. import dropin, shipped, waves
     from ..fused import Fused
 
-    def phif243(psi: Any, r: Any, phi: Any, r1: Any, f: Any, r2: Any) -> Any:
-        return einsum("mnls,n,ls->m", orbital(4, psi, r), orbital(1, phi, r1), orbital(2, f, r2))
-
-    def bundle(*chosen: Fused) -> Any:
-        def together(kp: Any, km: Any, pip: Any, pim: Any) -> tuple[Any, ...]:
-            return tuple(wave(kp, km, pip, pim) for wave in chosen)
-
-        return fused(together)
-
-    catalogue = {name: wave for name, wave in vars(waves).items() if isinstance(wave, Fused)}
-    named = {"phif243 of six vectors": fused(phif243), **catalogue}
+    first = waves.phif243_of_vertices
+    named = {first.__name__: first}
+    named |= {name: function for name, function in shipped.functions().items() if not name.endswith("vjp")}
     named |= {f"dropin.{name.lstrip('_')}": value for name, value in vars(dropin).items() if isinstance(value, Fused)}
-    named["psi -> phi f"] = bundle(*[wave for name, wave in catalogue.items() if name.startswith("phif")])
-    named["all waves"] = bundle(*catalogue.values())
     return [(name, function.tape) for name, function in named.items()]
 
 
