@@ -84,14 +84,20 @@ BUNDLES = ("7 waves psi -> phi f", "17 waves")
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("six vectors", _six_vectors, phif243, reference.phif243_six),
+        Problem("six vectors", _six_vectors, waves.phif243_of_vertices, reference.phif243_six),
         Problem("four momenta", _momenta, PLAIN, _phif243_plain),
         Problem("posted", _phi_vertex, fc.fused(lambda a, r: dropin.phif243(a, r)), reference.posted_phif243),
         *(
             Problem(name, _momenta, wave, reference.waves[wave.__name__])
             for name, wave in zip(WAVES, SEVENTEEN, strict=True)
         ),
-        Problem(VJPS[0], _with_cotangent(_six_vectors), phif243.vjp, _gradients(reference.phif243_six), ("cotangent",)),
+        Problem(
+            VJPS[0],
+            _with_cotangent(_six_vectors),
+            waves.phif243_of_vertices.vjp,
+            _gradients(reference.phif243_six),
+            ("cotangent",),
+        ),
         Problem(VJPS[1], _with_cotangent(_momenta), PLAIN.vjp, _gradients(_phif243_plain), ("cotangent",)),
         Problem(BUNDLES[0], _momenta, fc.bundle(*SEVEN), _stacked(SEVEN)),
         Problem(BUNDLES[1], _momenta, fc.bundle(*SEVENTEEN), _stacked(SEVENTEEN)),

@@ -9,13 +9,15 @@ import numpy as np
 from peers import Peer
 from problems import BUNDLES, PROBLEMS, VJPS, WAVES, arguments, output
 
-from fastcov.cpu import default_threads
+from fastcov.cpu import Program, default_threads
 
 FEW, MANY = 800_000, 8_000_000
 SIZES = (1, 100, 10_000, 80_000)
 ALL = default_threads()
 ARITHMETIC = (("float64", "float64"), ("float32", "float64"), ("float32", "float32"))
 LARGE_PEERS = ("Numba prange, fastmath", "torch.compile")  # that are fast enough for MANY events
+
+INTERPRETED = "fastcov, interpreted"
 
 CHECKED_EVENTS = 200
 # Of the event's largest component. float32 storage: the rounding of the result. float32 arithmetic: the condition of
@@ -62,7 +64,10 @@ class Row:
     def prepare(self) -> Callable[[], Any]:
         """The call to time. Raises Disagreement unless its result is right."""
         inputs = arguments(self.problem, self.events, self.dtype, self.layout)
-        run = self.peer.prepare(*inputs) if self.peer else self._fused(inputs)
+        if self.peer:
+            run = self.peer.prepare(*inputs)
+        else:
+            run = self._interpreted(inputs) if self.who == INTERPRETED else self._fused(inputs)
         self._check(run())
         return run
 
@@ -82,6 +87,18 @@ class Row:
         else:
             named["out"] = output(result.shape, self.dtype)
         return lambda: function(*positional, **named)
+
+    def _interpreted(self, inputs: tuple) -> Callable[[], Any]:
+        """The tape through the interpreter, also where there is straight-line code for it."""
+        program = Program(PROBLEMS[self.problem].function.tape, interpret=True)
+        result = output((self.events, 4), self.dtype)
+        axes, arithmetic = (0, 1, 2, 3), {"float64": "d", "float32": "f"}[self.arithmetic]
+
+        def run() -> np.ndarray:
+            program.run((self.events,), inputs, axes, [result], axes, arithmetic, self.threads)
+            return result
+
+        return run
 
     def _check(self, result: Any) -> None:
         if isinstance(result, tuple):
@@ -117,8 +134,15 @@ def sample(run: Callable[[], Any], calls: int) -> float:
 
 
 def fastcov_rows() -> list[Row]:
-    def row(problem: str, arithmetic: tuple[str, str], events: int = FEW, threads: int = ALL, **more: Any) -> Row:
-        return Row(problem, "fastcov", *arithmetic, events, threads, **more)
+    def row(
+        problem: str,
+        arithmetic: tuple[str, str],
+        events: int = FEW,
+        threads: int = ALL,
+        who: str = "fastcov",
+        **more: Any,
+    ) -> Row:
+        return Row(problem, who, *arithmetic, events, threads, **more)
 
     both, f64, f32 = sorted({1, ALL}), ARITHMETIC[0], ARITHMETIC[2]
     main = [
@@ -129,6 +153,12 @@ def fastcov_rows() -> list[Row]:
         for threads in both
     ]
     large = [row(problem, a, MANY) for problem in ("six vectors", "four momenta", "wave phif243") for a in ARITHMETIC]
+    interpreted = [
+        row(problem, a, events, threads, INTERPRETED, short=a == f64 and events == FEW and threads == ALL)
+        for problem in ("six vectors", "four momenta")
+        for a in ARITHMETIC
+        for events, threads in ((80_000, ALL), (FEW, ALL), (MANY, ALL), (FEW, 1))
+    ]
     sizes = [row("six vectors", a, events, output="new") for a in (f64, f32) for events in (*SIZES, FEW)]
     posted = [row("posted", a, short=a == f64) for a in (f64, f32)]
     waves = [row(name, a, short=a == f64 and name == "wave phif243") for name in WAVES for a in (f64, f32)]
@@ -139,7 +169,7 @@ def fastcov_rows() -> list[Row]:
         for threads in both
     ]
     derivatives = [row(name, a, short=a == f64) for name in VJPS for a in (f64, f32)]
-    return main + large + sizes + posted + waves + bundles + derivatives
+    return main + interpreted + large + sizes + posted + waves + bundles + derivatives
 
 
 def peer_rows(peers: list[Peer]) -> list[Row]:
@@ -166,7 +196,7 @@ def partner(peer_row: Row, rows: list[Row]) -> Row | None:
     same = [
         row
         for row in rows
-        if row.peer is None
+        if row.who == "fastcov"
         and (row.problem, row.dtype, row.arithmetic) == (peer_row.problem, peer_row.dtype, peer_row.arithmetic)
         and row.threads == ALL
         and row.events in (peer_row.events, FEW)

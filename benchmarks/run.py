@@ -85,7 +85,7 @@ def record(row: Row, times: dict[Row, dict[int, float]], bandwidths: list[float]
         "share_of_triad": median(shares),
         "rounds": len(own),
     }
-    if row.peer and (ours := partner(row, list(times))):
+    if row.who != "fastcov" and (ours := partner(row, list(times))):
         ratios = [t / row.events * ours.events / times[ours][n] for n, t in own.items() if n in times[ours]]
         values["times_slower_than_fastcov"] = median(ratios)
     return values
@@ -148,7 +148,7 @@ def comparison(results: dict[str, Any], old: dict[str, Any]) -> list[str]:
     lines = [f"Change since {old['date']}: ns per event and share of the triad, before -> now"]
     for r in results["rows"]:
         before = recorded.get(key(r))
-        if before and r["who"] == "fastcov":
+        if before and r["who"].startswith("fastcov"):
             lines.append(
                 f"  {before['ns_per_event']:10.1f} -> {r['ns_per_event']:10.1f} ns   "
                 f"{before['share_of_triad']:.2f} -> {r['share_of_triad']:.2f}   {', '.join(map(str, key(r)))}"
