@@ -1,4 +1,6 @@
-"""Writes tapes as straight-line C, at build time: `python cpu/emit.py HEADER` from the source tree.
+"""Writes tapes as straight-line C, at build time: `python cpu/emit.py HEADER [NAME ...]` from the source tree.
+
+Without names, the tapes of all functions of fastcov/shipped.py that can be; with names, those of these functions.
 
 Each tape becomes the body of a function over one vector of events, operation by operation in the tape's order, so its
 bits are those of the interpreter. The header is included once for each instruction set and arithmetic type, by block.h.
@@ -154,5 +156,8 @@ def _constant(value: Fraction) -> str:
 if __name__ == "__main__":
     from fastcov.shipped import functions
 
-    shipped = {f.tape.fingerprint: f.tape for f in functions().values()}
-    Path(sys.argv[1]).write_text(header([tape for tape in shipped.values() if compilable(tape)]))
+    path, *names = sys.argv[1:]
+    known = functions()
+    tapes = [known[name].tape for name in names or known]
+    distinct = {tape.fingerprint: tape for tape in tapes if compilable(tape)}
+    Path(path).write_text(header(list(distinct.values())))

@@ -1,6 +1,7 @@
 /* Between arrays of STORAGE and registers of REAL, for one run of events. Arrays may lie at any address.
  *
- * Packed events, x y z E x y z E ..., are transposed COUNT at a time.
+ * Packed events, x y z E x y z E ..., are transposed COUNT at a time. A run is not inlined where the storage is chosen:
+ * GCC's if-conversion would read as many bytes as the wider of the two has before it knows which it is.
  */
 #define MEMORY(name) JOIN(PAIR(name, STORAGE), SET, REAL)
 
@@ -10,7 +11,8 @@
 #define COUNT (VECTOR / STORAGE_SIZE)
 #endif
 
-static void MEMORY(load_run)(REAL *restrict out, const char *restrict data, ptrdiff_t stride, int events) {
+static __attribute__((noinline)) void MEMORY(load_run)(REAL *restrict out, const char *restrict data,
+                                                       ptrdiff_t stride, int events) {
     STORAGE value;
     if (stride == sizeof value) {
         for (int l = 0; l < events; l++) {
@@ -29,7 +31,8 @@ static void MEMORY(load_run)(REAL *restrict out, const char *restrict data, ptrd
     }
 }
 
-static void MEMORY(store_run)(const REAL *restrict in, char *restrict data, ptrdiff_t stride, int events) {
+static __attribute__((noinline)) void MEMORY(store_run)(const REAL *restrict in, char *restrict data,
+                                                        ptrdiff_t stride, int events) {
     STORAGE value;
     if (stride == sizeof value) {
         for (int l = 0; l < events; l++) {

@@ -5,35 +5,27 @@
 #define LINE(name) JOIN(PAIR(name, STORAGE), SET, REAL)
 
 static void LINE(gather)(const operand *from, int width, ptrdiff_t event, REAL out[4][LANES]) {
-    for (int m = 0; m < width; m++)
-        for (int l = 0; l < LANES; l++) {
-            const column *c = &from->columns[m];
-            const char *data = c->data + (event + l) * c->strides[0];
-            double wide;
-            float narrow;
-            if (c->single) {
-                memcpy(&narrow, data, sizeof narrow);
-                out[m][l] = narrow;
-            } else {
-                memcpy(&wide, data, sizeof wide);
-                out[m][l] = (REAL)wide;
-            }
-        }
+    for (int m = 0; m < width; m++) {
+        const column *c = &from->columns[m];
+        const char *data = c->data + event * c->strides[0];
+        if (c->single)
+            NAME(load_run_float)(out[m], data, c->strides[0], LANES);
+        else
+            NAME(load_run_double)(out[m], data, c->strides[0], LANES);
+    }
 }
 
 static void LINE(scatter)(const operand *to, int width, ptrdiff_t event, const REAL in[4][LANES]) {
-    for (int m = 0; m < width; m++)
-        for (int l = 0; l < LANES; l++) {
-            const column *c = &to->columns[m];
-            const double wide = in[m][l];
-            const float narrow = (float)in[m][l];
-            if (!c->data)
-                continue;
-            if (c->single)
-                memcpy(c->data + (event + l) * c->strides[0], &narrow, sizeof narrow);
-            else
-                memcpy(c->data + (event + l) * c->strides[0], &wide, sizeof wide);
-        }
+    for (int m = 0; m < width; m++) {
+        const column *c = &to->columns[m];
+        char *data = c->data + event * c->strides[0];
+        if (!c->data)
+            continue;
+        if (c->single)
+            NAME(store_run_float)(in[m], data, c->strides[0], LANES);
+        else
+            NAME(store_run_double)(in[m], data, c->strides[0], LANES);
+    }
 }
 
 /* How an operand of this width lies in memory. */

@@ -23,9 +23,10 @@ def number_array(name: str, value: Any) -> np.ndarray:
         raise type(error)(f"{name}: {error}") from None
     if array.dtype.kind in "iu":
         return array.astype(np.float64)
-    if array.dtype.newbyteorder("=") not in (np.float32, np.float64):
+    native = array.dtype.newbyteorder("=")
+    if native not in (np.float32, np.float64):
         raise TypeError(f"{name}: dtype {array.dtype} is not supported; float32, float64 and integers are")
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return array.view(native) if array.dtype.isnative else array.astype(native)  # a view, as native may be spelt "<"
 
 
 class Arguments(NamedTuple):
@@ -72,10 +73,10 @@ def parts(value: Any) -> tuple[Any, ...]:
 
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that all broadcast to, also for symbolic sizes. Raises ValueError if there is none."""
-    result = [1] * max([0, *(len(shape) for shape in shapes)])
+    result: list[int] = []
     for shape in shapes:
-        missing = len(result) - len(shape)
-        for n, size in enumerate(shape, missing):
+        result = [*shape[: max(len(shape) - len(result), 0)], *result]
+        for n, size in enumerate(shape, len(result) - len(shape)):
             if size != result[n] and size != 1:
                 if result[n] != 1:
                     raise ValueError(f"{shape} does not broadcast to {result}")

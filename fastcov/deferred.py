@@ -112,25 +112,28 @@ def rank_of(value: Any) -> int:
 
 
 def _combined(operation: Callable[..., Any], a: Any, b: Any) -> Any:
-    for value in (a, b):
-        if not isinstance(value, (ArrayTensor, Tensor, numbers.Number)):
-            return NotImplemented
-        if isinstance(value, Tensor) and value.graph is not None:
-            raise TypeError("traced values and arrays cannot be mixed")
+    if not (_is_operand(a) and _is_operand(b)):
+        return NotImplemented
     if rank_of(a) != rank_of(b):
         raise ValueError(f"cannot add tensors of rank {rank_of(a)} and {rank_of(b)}")
     return ArrayTensor(operation, (a, b), {}, rank_of(a))
 
 
 def _scaled(operation: Callable[..., Any], a: Any, b: Any) -> Any:
-    for value in (a, b):
-        if not isinstance(value, (ArrayTensor, numbers.Number)):
-            return NotImplemented
+    if not (_is_operand(a) and _is_operand(b)):
+        return NotImplemented
     if rank_of(a) and rank_of(b):
         raise ValueError("the product of two tensors is an einsum")
     if operation is operator.truediv and rank_of(b):
         raise ValueError("cannot divide by a tensor")
     return ArrayTensor(operation, (a, b), {}, rank_of(a) + rank_of(b))
+
+
+def _is_operand(value: Any) -> bool:
+    """Whether a value goes with arrays: a number, a tensor of theirs, or one that is constant."""
+    if isinstance(value, Scalar) or (isinstance(value, Tensor) and value.graph is not None):
+        raise TypeError("traced values and arrays cannot be mixed")
+    return isinstance(value, (ArrayTensor, Tensor, numbers.Number))
 
 
 def _visit(value: Any, leaf: Callable[[Any], object]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from . import derivative
 from .arrays import axes, broadcast
 from .dispatch import Options, embedded, event_shape, stack, summed_to
-from .fused import Fused, Trace
+from .fused import Fused, Trace, capture_as_constant
 from .structure import NO_ROW, Dict, Leaf, Rows, Stack, Structure, Tuple, leaves
 from .tape import Input, Output, Tape
 from .tensors import Scalar, Tensor
@@ -67,11 +67,12 @@ class Derivative(Fused):
     def _extra_structure(self, constants: dict[str, Any], options: Options) -> Structure:
         raise NotImplementedError
 
+    @capture_as_constant
     def trace(self, constants: dict[str, Any], shared: tuple[bool, ...] | None = None) -> Trace:
         count = len(self.base.trace(constants).tape.inputs)
         own = (False,) * count if shared is None else shared[:count]
-        base = self.base.trace(constants, own)
-        made = base.tape.__dict__.setdefault("_derivatives", {})
+        base: Trace = self.base.trace(constants, own)
+        made: dict[Any, Tape] = base.tape.__dict__.setdefault("_derivatives", {})
         key = type(self), own
         if key not in made:
             made[key] = self._derived(base.tape, own)
@@ -79,7 +80,9 @@ class Derivative(Fused):
 
     def trace_of(self, constants: dict[str, Any], values: list[Any]) -> Trace:
         inputs = self.base.trace(constants).tape.inputs
-        return self.trace(constants, tuple(event_shape(one, v) == () for one, v in zip(inputs, values, strict=False)))
+        shared = tuple(event_shape(one, value) == () for one, value in zip(inputs, values, strict=False))
+        trace: Trace = self.trace(constants, shared)
+        return trace
 
     def _derived(self, tape: Tape, shared: tuple[bool, ...]) -> Tape:
         raise NotImplementedError

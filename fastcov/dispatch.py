@@ -5,7 +5,7 @@ A back end asked for by name runs or raises with the reason; the automatic choic
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the build traces the shipped functions before there is an e
 BACKENDS = ("cpu", "triton", "triton-interpret")
 OWN_BACKEND = {"cpu": "cpu", "cuda": "triton"}
 DLPACK_CPU = 1
-ARITHMETIC = {"float64": "d", "float32": "f"}
+ARITHMETIC: dict[str, Literal["d", "f"]] = {"float64": "d", "float32": "f"}
 
 
 class Options(NamedTuple):
@@ -185,13 +185,13 @@ def executor(backend: str | None, device: str) -> str:
     return backend
 
 
-def plain_calls(tape: Tape) -> dict[type, Callable[[tuple], tuple | None]]:
+def plain_calls(tape: Tape) -> dict[type, Callable[[tuple[Any, ...]], tuple[Any, ...] | None]]:
     """What runs a tape without options on the usual arguments, by the type of the first; None for unusual ones."""
-    calls: dict[type, Callable[[tuple], tuple | None]] = {np.ndarray: program_of(tape).call}
+    calls: dict[type, Callable[[tuple[Any, ...]], tuple[Any, ...] | None]] = {np.ndarray: program_of(tape).call}
     if "fastcov.torch" in sys.modules:
         from . import torch
 
-        calls[torch.Tensor] = torch.plain_call(tape)
+        calls.update(torch.plain_calls(tape))
     return calls
 
 
@@ -258,11 +258,11 @@ def _namespace(array: Any) -> Any:
 
 def program_of(tape: Tape) -> "Program":
     """The tape compiled for the CPU, once."""
-    program = tape.__dict__.get("_cpu_program")
+    program: Program | None = tape.__dict__.get("_cpu_program")
     if program is None:
-        from .cpu import Program
+        from . import cpu
 
-        program = tape.__dict__.setdefault("_cpu_program", Program(tape))
+        program = tape.__dict__.setdefault("_cpu_program", cpu.Program(tape))
     return program
 
 

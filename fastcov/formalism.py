@@ -139,7 +139,7 @@ def einsum(spec: str, *tensors: Any, metric: str | None = "lorentz") -> Any:
 
 @deferrable(rank=lambda spec, *tensors, plain: len(contract.parse(spec, [rank_of(t) for t in tensors])[1]))
 def _einsum(spec: str, *tensors: Any, plain: bool) -> Any:
-    operands = [_rank_zero(t) if isinstance(t, Scalar) else t for t in tensors]
+    operands = [_rank_zero(t) if isinstance(t, (Scalar, numbers.Real)) else t for t in tensors]
     for n, operand in enumerate(operands):
         if not isinstance(operand, Tensor):
             raise TypeError(f"einsum: operand {n} must be a tensor or a 4-vector, not {type(operand).__name__}")
@@ -251,5 +251,8 @@ def _unity(graph: Graph) -> Scalar:
     return Scalar(graph.constant(1))
 
 
-def _rank_zero(s: Scalar) -> Tensor:
-    return Tensor(s.node.graph, {(): polynomial.from_node(s.node)}, ())
+def _rank_zero(s: Any) -> Tensor:
+    if isinstance(s, Scalar):
+        return Tensor(s.node.graph, {(): polynomial.from_node(s.node)}, ())
+    value = polynomial.constant(rational(s) or 0)
+    return Tensor(None, {(): value} if value else {}, ())

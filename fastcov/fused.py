@@ -114,6 +114,15 @@ def bundle(*waves: Callable[..., Any], **defaults: Any) -> "Fused":
     return FusedFunction(together, first.parameters).with_defaults(**first.constants, **defaults)
 
 
+def capture_as_constant(function: Callable[..., Any]) -> Any:
+    """Let torch.compile take the result for a constant, not follow how it comes about.
+
+    The mark is that of torch.compiler.assume_constant_result, without importing the compiler.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 class Fused:
     """A function on arrays: traced by `fastcov.fused`, or a derivative of one."""
 
@@ -209,33 +218,37 @@ class Fused:
 
     # Derivatives: see derived.py
 
-    @functools.cached_property
+    @property
     def vjp(self) -> "Fused":
         """f.vjp(*inputs, cotangent=c): the gradient of sum c * f by each argument, in the argument's shape."""
-        from .derived import Vjp
+        return self._derivative("Vjp")
 
-        return Vjp(self)
-
-    @functools.cached_property
+    @property
     def value_and_vjp(self) -> "Fused":
         """f.value_and_vjp(*inputs, cotangent=c): (f(*inputs), f.vjp(*inputs, cotangent=c)) in one pass."""
-        from .derived import ValueAndVjp
+        return self._derivative("ValueAndVjp")
 
-        return ValueAndVjp(self)
-
-    @functools.cached_property
+    @property
     def jvp(self) -> "Fused":
         """f.jvp(*inputs, tangents=(...)): the tangent of the result, for one tangent an argument (None: zero)."""
-        from .derived import Jvp
+        return self._derivative("Jvp")
 
-        return Jvp(self)
-
-    @functools.cached_property
+    @property
     def jacobian(self) -> "Fused":
         """f.jacobian(*inputs): d f_m / d x_n of each event, (..., 4, 4) for a vector, one an input."""
-        from .derived import Jacobian
+        return self._derivative("Jacobian")
 
-        return Jacobian(self)
+    def _derivative(self, kind: str) -> "Fused":
+        self._make_derivatives()
+        derivative: Fused = self.__dict__[kind]
+        return derivative
+
+    @capture_as_constant
+    def _make_derivatives(self) -> None:
+        if "Vjp" not in self.__dict__:
+            from .derived import Jacobian, Jvp, ValueAndVjp, Vjp
+
+            self.__dict__.update({kind.__name__: kind(self) for kind in (Jacobian, Jvp, ValueAndVjp, Vjp)})
 
     # What it is
 
@@ -275,7 +288,8 @@ class FusedFunction(Fused):
         self._traces: OrderedDict[tuple[Any, ...], Trace] = OrderedDict(traces or {})
         self._lock = RLock()
         if function is not None:
-            functools.update_wrapper(self, function)
+            self.__name__ = type(function).__name__  # of a callable without a name
+            functools.update_wrapper(self, function, updated=())
 
     def with_defaults(self, **defaults: Any) -> "FusedFunction":
         new = FusedFunction(self._function, self.parameters, self._traces)
@@ -314,6 +328,7 @@ class FusedFunction(Fused):
     def arguments(self, constants: dict[str, Any], options: Options) -> Tuple:
         return leaves(len(self._positional) + len(self._runtime))
 
+    @capture_as_constant
     def trace(self, constants: dict[str, Any], shared: tuple[bool, ...] | None = None) -> Trace:
         key = tuple((name, type(value), value) for name, value in constants.items())
         try:

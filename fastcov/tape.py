@@ -130,6 +130,11 @@ class Tape:
             count = getattr(self, name)
             if type(count) is not int or not 0 <= count <= LIMITS["registers"]:
                 raise ValueError(f"tape: {name} = {count!r}, not a number from 0 to {LIMITS['registers']}")
+        for constant in self.constants:
+            try:
+                float(constant)
+            except OverflowError:
+                raise ValueError(f"tape: constant {constant!s:.80} is out of the range of float64") from None
         for one in self.inputs:
             if not isinstance(one.name, str) or one.kind not in ("vector", "scalar"):
                 raise ValueError(f"tape: {one} is no input")
@@ -234,8 +239,6 @@ def _constant(text: str) -> Fraction:
     if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,2048}(/[0-9]{1,2048})?", text):
         raise ValueError(f"tape: constant {text!r:.80} is no text such as '-1/35'")
     try:
-        value = Fraction(text)
-        float(value)
-    except (ZeroDivisionError, OverflowError):
-        raise ValueError(f"tape: constant {text:.80} is out of the range of float64") from None
-    return value
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError(f"tape: constant {text:.80} has no value") from None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,15 +23,14 @@ from torch.nn import Parameter
 
 from . import arrays, derivative, dispatch, kernels
 from .assemble import assemble, nodes_of, replayed
-from .derived import Derivative
-from .fused import FusedFunction
+from .fused import capture_as_constant
 from .graph import Graph
 from .structure import Stack, Structure
 from .tape import Input, Tape
 
 TAPES_KEPT = 256  # of those that came as text
 
-_DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_DTYPES: dict[torch.dtype, np.dtype] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class How:
     dtype: torch.dtype
     order: str = arrays.COMPONENTS
     components: str = arrays.COMPONENTS
-    compute: str = "d"
+    compute: Literal["d", "f"] = "d"
     stacked: bool = False
     threads: int | None = None
     backend: str | None = None
@@ -84,7 +83,7 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: dispat
         options.order if options.components is None else options.components,
         dispatch.ARITHMETIC[options.compute or "float64"],
         isinstance(structure, Stack),
-        options.threads,
+        None if options.threads is None else int(options.threads),
         options.backend,
     )
     tensors = [part for x in given.arrays for part in arrays.parts(x)]
@@ -103,8 +102,8 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: dispat
     return results[0] if how.stacked else structure.build(iter(results), torch.stack)
 
 
-def plain_call(tape: Tape) -> Callable[[tuple[Any, ...]], tuple[Tensor, ...] | None]:
-    """What runs a tape on CPU tensors of one dtype without options; it returns None for any other arguments."""
+def plain_calls(tape: Tape) -> dict[type, Callable[[tuple[Any, ...]], tuple[Tensor, ...] | None]]:
+    """As `dispatch.plain_calls`: what runs a tape without options, here on CPU tensors of one dtype."""
     count = len(tape.inputs)
     hows = {dtype: How(_unshared(tape), dtype) for dtype in _DTYPES}
 
@@ -113,11 +112,11 @@ def plain_call(tape: Tape) -> Callable[[tuple[Any, ...]], tuple[Tensor, ...] | N
         if how is None or len(args) != count:
             return None
         for x in args:
-            if type(x) is not Tensor or not x.is_cpu or x.dtype is not how.dtype:
+            if type(x) is not Tensor or not x.is_cpu or x.dtype is not how.dtype or x.layout is not torch.strided:
                 return None
         return apply(how, args)
 
-    return call
+    return {Tensor: call}
 
 
 def _common_device(inputs: Sequence[Input], values: Sequence[Any]) -> torch.device:
@@ -169,7 +168,6 @@ def _written(how: How, given: arrays.Arguments, structure: Structure, out: Any) 
 
 def _addresses(x: Tensor) -> np.ndarray:
     """An array over the memory of a tensor on any device, to compare addresses with; not to be read."""
-
     memory = SimpleNamespace(
         __array_interface__={
             "version": 3,
@@ -187,11 +185,10 @@ def _addresses(x: Tensor) -> np.ndarray:
 
 def apply(how: How, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run a tape on tensors, one an input, so that torch can differentiate it, transform it and capture it."""
-    if torch._C._are_functorch_transforms_active():
-        return _Run.apply(how, *tensors)
     captured = _captured(tensors)
-    if _differentiated(tensors):
-        return _Run.apply(how, *tensors) if captured else _apply_plain(how, *tensors)
+    if torch._C._are_functorch_transforms_active() or _differentiated(tensors):
+        run: Callable[..., tuple[Tensor, ...]] = _Run.apply if captured else _apply_plain
+        return run(how, *tensors)
     return tuple(_operator(how, how.tape.text, tensors)) if captured else _run_plain(how, tensors)
 
 
@@ -263,7 +260,7 @@ def _shapes(how: How, events: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _device(values: Sequence[Any]) -> torch.device:
     """Where tensors, or columns of them, are, not counting numbers on the CPU."""
     for value in values:
-        device = arrays.parts(value)[0].device
+        device: torch.device = arrays.parts(value)[0].device
         if device.type != "cpu":
             return device
     return torch.device("cpu")
@@ -286,8 +283,8 @@ def _fill(how: How, given: arrays.Arguments, outputs: Sequence[Tensor]) -> None:
     else:
         values = [_each(x, _materialised) for x in given.arrays]
         places = [order] * len(values), [components] * len(outputs)
-        interpret = backend == "triton-interpret"
-        kernels.run(how.tape, given.shape, values, places[0], outputs, places[1], how.compute, interpret)
+        interpreted = backend == "triton-interpret"
+        kernels.run(how.tape, given.shape, values, places[0], outputs, places[1], how.compute, interpreted)
 
 
 def _each(x: Any, function: Callable[[Tensor], Any]) -> Any:
@@ -320,8 +317,7 @@ class _Run(Function):
     def forward(how: How, *tensors: Tensor) -> tuple[Tensor, ...]:
         if not _captured(tensors):
             return _run_plain(how, tensors)
-        with torch._C._AutoDispatchBelowAutograd():
-            return tuple(_operator(how, how.tape.text, tensors))
+        return tuple(_operator(how, how.tape.text, tensors, _below_autograd))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -458,7 +454,7 @@ def _batched(how: How, tensors: Sequence[Tensor], dims: Sequence[int | None], si
 
 def _derivative(tape: Tape, key: tuple[Any, ...]) -> Tape:
     """The derivative tape of a kind, "vjp" or "jvp", with what it is of."""
-    made = tape.__dict__.setdefault("_derivatives", {})
+    made: dict[Any, Tape] = tape.__dict__.setdefault("_derivatives", {})
     if key not in made:
         match key:
             case "vjp", wanted, shared, kept:
@@ -493,7 +489,7 @@ def _with_columns(tape: Tape, split: tuple[int, ...], order: str) -> Tape:
     """The tape with four scalars, its columns, in place of each of some vectors."""
     if not split:
         return tape
-    made = tape.__dict__.setdefault("_by_columns", {})
+    made: dict[Any, Tape] = tape.__dict__.setdefault("_by_columns", {})
     key = split, order
     if key not in made:
         graph = Graph(flatten=False)
@@ -511,14 +507,9 @@ def _with_columns(tape: Tape, split: tuple[int, ...], order: str) -> Tape:
     return made[key]
 
 
-@torch.compiler.assume_constant_result
+@capture_as_constant
 def _text_with_columns(text: str, split: tuple[int, ...], order: str) -> str:
     return _with_columns(_tape_of(text), split, order).text
-
-
-# Nor is torch.compile to follow how functions become tapes.
-for kind in (FusedFunction, Derivative):
-    torch.compiler.assume_constant_result(kind.trace)
 
 
 # The operator
@@ -531,9 +522,17 @@ _library.define(
 )
 
 
-def _operator(how: How, text: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+def _operator(
+    how: How, text: str, tensors: Sequence[Tensor], call: Callable[..., list[Tensor]] = torch.ops.fastcov.run.default
+) -> list[Tensor]:
     options = how.order, how.components, how.compute, how.stacked, how.threads, how.backend
-    return torch.ops.fastcov.run.default(list(tensors), text, how.dtype, *options)
+    return call(list(tensors), text, how.dtype, *options)
+
+
+@torch._disable_dynamo
+def _below_autograd(inputs: Sequence[Tensor], *options: Any) -> list[Tensor]:
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.fastcov.run.default(inputs, *options)
 
 
 @lru_cache(TAPES_KEPT)
@@ -565,8 +564,7 @@ def _run_autograd(inputs: Sequence[Tensor], *options: Any) -> list[Tensor]:
     if _differentiated(inputs):
         how, _ = _arguments(inputs, *options)
         return list(_apply_plain(how, *inputs))
-    with torch._C._AutoDispatchBelowAutograd():
-        return torch.ops.fastcov.run.default(inputs, *options)
+    return _below_autograd(inputs, *options)
 
 
 _TRANSFORMED = (

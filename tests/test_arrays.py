@@ -54,6 +54,7 @@ LAYOUTS = {
     "misaligned": misaligned,
     "read-only": read_only,
     "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
+    "byte order spelt out": lambda a: a.astype(a.dtype.newbyteorder("<")),
     "misaligned big-endian": lambda a: misaligned(a.astype(a.dtype.newbyteorder(">"))),
     "columns": lambda a: tuple(a.T.copy()),
     "strided columns": lambda a: tuple(a.T),
@@ -174,7 +175,12 @@ def test_dtypes(dtypes, wanted):
 
 def test_python_numbers_do_not_decide_the_dtype():
     p = MOMENTA[0].astype(np.float32)
-    for number, wanted in ((2, np.float32), (2.0, np.float32), (np.float64(2), np.float64), (np.float32(2), np.float32)):
+    for number, wanted in (
+        (2, np.float32),
+        (2.0, np.float32),
+        (np.float64(2), np.float64),
+        (np.float32(2), np.float32),
+    ):
         for _ in range(2):
             assert kinds(p, p, number)[1].dtype == wanted
     assert kinds(p[:, 0:4], tuple(p.T), np.full(N, 2.0))[1].dtype == np.float64

@@ -196,6 +196,25 @@ def test_pairs_of_epsilons(spec):
     assert np.array_equal(got, reference.einsum(spec, dense, dense))
 
 
+@pytest.mark.parametrize(
+    ("spec", "vectors"),
+    [
+        ("abcd,efgd,a->bcefg", (P,)),
+        ("mabc,bcde,a->mde", (P,)),
+        ("abcd,cdef,b->aef", (P,)),
+        ("mabc,cdef,a,b,d->mef", (P, Q, R)),
+        ("mabc,cdef,b,a,f->mde", (P, Q, R)),
+        ("abcd,defg,a,g->bcef", (P, Q)),
+        ("abcd,befg,c->adefg", (P,)),
+        ("abcd,eafg,d,b,g->cef", (P, Q, R)),
+    ],
+)
+def test_pairs_of_epsilons_with_vectors(spec, vectors):
+    """Signs depend on how many slots of each are open, and where the common ones are."""
+    e, dense = fc.levi_civita(), -reference.levi_civita()
+    assert_close(fc.dense(fc.einsum(spec, e, e, *vectors)), reference.einsum(spec, dense, dense, *vectors))
+
+
 def test_a_pair_of_epsilons_is_no_epsilon():
     """Minus the determinant of metrics: dot products, no cross product."""
     e = fc.levi_civita()

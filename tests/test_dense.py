@@ -31,7 +31,10 @@ def assert_close(got, wanted, tolerance=1e-13):
 
 TENSORS = {
     "scalar": (lambda p, r: fc.dot(p, r), lambda p, r: reference.dot(p, r)),
-    "vector": (lambda p, r: fc.einsum("ab,b->a", fc.transverse(p), r), lambda p, r: reference.einsum("ab,b->a", reference.transverse(p), r)),
+    "vector": (
+        lambda p, r: fc.einsum("ab,b->a", fc.transverse(p), r),
+        lambda p, r: reference.einsum("ab,b->a", reference.transverse(p), r),
+    ),
     "matrix": (lambda p, r: fc.orbital(2, p, r), lambda p, r: reference.orbital(2, p, r)),
     "rank 3": (lambda p, r: fc.orbital(3, p, r), lambda p, r: reference.orbital(3, p, r)),
     "rank 4": (lambda p, r: fc.projector(2, p), lambda p, r: reference.projector(2, np.broadcast_arrays(p, r)[0])),

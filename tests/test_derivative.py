@@ -1,4 +1,4 @@
-"""Derivatives: exact arithmetic, differences, each operation, structures, shared inputs, and orders beyond the first."""
+"""Derivatives: exact arithmetic, differences, each operation, structures, shared inputs, and higher orders."""
 
 from fractions import Fraction
 
@@ -18,7 +18,8 @@ MOMENTA = psi2s_kkpipi(N, seed=9)
 rng = np.random.default_rng(3)
 COTANGENT = rng.normal(size=(N, 4))
 TANGENTS = tuple(rng.normal(size=(4, N, 4)))
-P, R = (p + [0, 0, 0, 1.5] for p in MOMENTA[:2])  # heavy, so that differences converge
+HEAVY = [p + np.array([0, 0, 0, 1.5]) for p in MOMENTA]  # so that differences converge
+P, R = HEAVY[:2]
 PLAIN = {name: fc.fused(getattr(waves, name), barrier=False) for name in ("phif243", "phif201")}
 WAVES = {w.__name__: w for w in (*waves.all, waves.phif4)}
 
@@ -66,7 +67,9 @@ def test_vjp_against_exact_derivatives(name):
         assert_close(by_value[n].ravel(), wanted, 1e-12)
         assert_close(jacobian[n], np.array(matrix, dtype=float), 1e-12)
         t = [Fraction(x) for one in TANGENTS for x in one[n]]
-        assert_close(tangent[n], np.array([float(sum(a * b for a, b in zip(t, row, strict=True))) for row in matrix]), 1e-11)
+        assert_close(
+            tangent[n], np.array([float(sum(a * b for a, b in zip(t, row, strict=True))) for row in matrix]), 1e-11
+        )
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -130,7 +133,9 @@ def test_every_operation_has_its_rules():
     pulled = OPERATIONS.vjp(*args, cotangent=cotangents)
     assert [g.shape for g in pulled] == [a.shape for a in args]
     forward, backward = directional(pushed, cotangents), directional(pulled, tangents)
-    assert abs(forward - backward) <= 1e-12 * (abs(forward) + sum(np.abs(g * t).sum() for g, t in zip(pulled, tangents, strict=True)))
+    assert abs(forward - backward) <= 1e-12 * (
+        abs(forward) + sum(np.abs(g * t).sum() for g, t in zip(pulled, tangents, strict=True))
+    )
 
 
 def test_every_operation_is_differentiated():
@@ -216,7 +221,6 @@ def leaves(value):
     return [np.asarray(value)]
 
 
-
 @pytest.mark.parametrize("components", [None, "xy", "Ezyx", "y"])
 @pytest.mark.parametrize("order", ["xyzE", "Exyz"])
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -228,9 +232,7 @@ def test_structures_in_any_order_and_components(structure, order, components):
     value = function(*args)
     pushed = function.jvp(*args, tangents=tangents)
     cotangent = mapped(lambda v: rng.normal(size=v.shape), value)
-    numeric = [
-        difference(lambda *a, k=k: leaves(function(*a))[k], args, tangents) for k in range(len(leaves(value)))
-    ]
+    numeric = [difference(lambda *a, k=k: leaves(function(*a))[k], args, tangents) for k in range(len(leaves(value)))]
     for got, wanted in zip(leaves(pushed), numeric, strict=True):
         assert_close(got, wanted, 1e-9)
     pulled = function.vjp(*args, cotangent=cotangent)
@@ -414,11 +416,10 @@ def test_third_order():
     def second(*momenta):
         return wave.jvp.jvp(*momenta, a, tangents=(*b, none))
 
-    heavy = [p + [0, 0, 0, 1.5] for p in MOMENTA]
-    third = wave.jvp.jvp.jvp(*heavy, a, (*b, (np.zeros(4),) * 4), tangents=(*c, none, (none + (none,))))
-    wanted = difference(second, heavy, c, 1e-3)
+    third = wave.jvp.jvp.jvp(*HEAVY, a, (*b, (np.zeros(4),) * 4), tangents=(*c, none, (*none, none)))
+    wanted = difference(second, HEAVY, c, 1e-3)
     assert relative(third, wanted) <= 1e-6
-    pulled = wave.vjp.vjp.vjp(*heavy, COTANGENT, a, cotangent=(*b, np.zeros((N, 4))))
+    pulled = wave.vjp.vjp.vjp(*HEAVY, COTANGENT, a, cotangent=(*b, np.zeros((N, 4))))
     contracted = sum(np.sum(x * y) for x, y in zip(pulled[:4], c, strict=True))
     wanted = np.sum(third * COTANGENT)
     assert abs(contracted - wanted) <= 1e-8 * np.sum(np.abs(third * COTANGENT))
@@ -487,7 +488,11 @@ def test_out():
         (lambda f: f.vjp(P, R, cotangent=COTANGENT[:, None]), ValueError, r"cotangent: events of shape \(20, 1\)"),
         (lambda f: f.vjp(P[0], R[0], cotangent=COTANGENT), ValueError, r"cotangent: events of shape \(20,\)"),
         (lambda f: f.vjp(P, R, cotangent=COTANGENT[:, :3]), ValueError, r"a 4-vector has shape \(\.\.\., 4\)"),
-        (lambda f: f.vjp(P, R, cotangent=COTANGENT, components="xy"), ValueError, "cotangent: 4 components instead of 2"),
+        (
+            lambda f: f.vjp(P, R, cotangent=COTANGENT, components="xy"),
+            ValueError,
+            "cotangent: 4 components instead of 2",
+        ),
         (lambda f: f.vjp(P, R, cotangent=1.0, components="xy"), ValueError, "cotangent: 0 components instead of 2"),
         (lambda f: f.vjp(P, R, cotangent=COTANGENT * 1j), TypeError, "cotangent 0: dtype complex128"),
         (lambda f: f.vjp(P, R, cotangent=None), TypeError, "cotangent 0: dtype object"),
@@ -560,7 +565,5 @@ def test_derivative_tapes_are_made_once():
 
 def test_derivative_tapes_run_as_they_say():
     inputs = [*MOMENTA, COTANGENT]
-    for got, wanted in zip(
-        waves.phif222.vjp(*inputs), evaluate(waves.phif222.vjp.tape, inputs), strict=True
-    ):
+    for got, wanted in zip(waves.phif222.vjp(*inputs), evaluate(waves.phif222.vjp.tape, inputs), strict=True):
         assert np.array_equal(got, wanted)

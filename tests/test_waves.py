@@ -94,7 +94,13 @@ def test_f4():
 @pytest.mark.parametrize("options", [{}, {"barrier": False}, {"q0": 0.4}, {"components": "xy"}])
 def test_a_bundle_has_the_bits_of_its_waves(options):
     momenta = [p[:500] for p in EVENTS]
-    for members in (waves.all, waves.psi_phi_f, waves.all[::-1], (waves.u_rho_2, waves.phif223), (waves.phif4, *waves.all)):
+    for members in (
+        waves.all,
+        waves.psi_phi_f,
+        waves.all[::-1],
+        (waves.u_rho_2, waves.phif223),
+        (waves.phif4, *waves.all),
+    ):
         got = fc.bundle(*members)(*momenta, **options)
         for wave, values in zip(members, got, strict=True):
             assert np.array_equal(values, wave(*momenta, **options)), wave.__name__
@@ -227,8 +233,8 @@ def intensity(wave, *momenta):
 COSINES = np.linspace(-0.99, 0.99, 41)
 
 
-def fixed(direction, count=len(COSINES)):
-    return np.broadcast_to(direction, (count, 3))
+def fixed(direction):
+    return np.broadcast_to(direction, (len(COSINES), 3))
 
 
 @pytest.mark.parametrize("name", ["phif001", "phif021"])
@@ -261,7 +267,10 @@ def test_f2_in_s_wave_is_a_sum_over_helicities():
     gamma_phi, gamma_f = gammas()
     boost = gamma_phi * gamma_f + np.sqrt((gamma_phi**2 - 1) * (gamma_f**2 - 1))
     rng = np.random.default_rng(1)
-    kaon, pion = unit(rng.uniform(-1, 1, 200), rng.uniform(0, 6, 200)), unit(rng.uniform(-1, 1, 200), rng.uniform(0, 6, 200))
+    kaon, pion = (
+        unit(rng.uniform(-1, 1, 200), rng.uniform(0, 6, 200)),
+        unit(rng.uniform(-1, 1, 200), rng.uniform(0, 6, 200)),
+    )
     product = np.sum(pion[:, :2] * kaon[:, :2], axis=1) + boost * pion[:, 2] * kaon[:, 2]
     wanted = pion[:, :2] * product[:, None] - kaon[:, :2] / 3
     got = waves.phif201(*chain(kaon, pion), barrier=False)[:, :2]
@@ -269,14 +278,15 @@ def test_f2_in_s_wave_is_a_sum_over_helicities():
     assert np.max(np.abs(got / scale - wanted)) <= 1e-10 * np.max(np.abs(wanted))
 
 
-@pytest.mark.parametrize(("kaon", "power"), [(unit(1.0), 1), (unit(0.0, 0.7), 0)])
-def test_wigner_functions_of_the_pion(kaon, power):
-    """A longitudinal phi (helicity 0) leaves the f helicity +-1: sin^2 cos^2, |d^2_10|^2."""
+@pytest.mark.parametrize(
+    ("kaon", "shape"),
+    [
+        (unit(1.0), COSINES**2 * (1 - COSINES**2)),  # helicity 0 of the phi leaves +-1 to the f: |d^2_10|^2
+        (unit(0.0, 0.7), (1 - COSINES**2 - 1 / 3) ** 2),  # helicities +-1, in the plane of the pion: d^2_20 and d^2_00
+    ],
+)
+def test_wigner_functions_of_the_pion(kaon, shape):
     values = intensity(waves.phif201, *chain(fixed(kaon), unit(COSINES, 0.7)))
-    if power:
-        shape = COSINES**2 * (1 - COSINES**2)  # |d^2_10|^2 = 3/2 sin^2 cos^2
-    else:
-        shape = (1 - COSINES**2 - 1 / 3) ** 2  # k in the plane of the pion: n_perp n_perp - 1/3, d^2_00 and d^2_20
     assert np.max(np.abs(values * np.max(shape) / np.max(values) - shape)) <= 1e-10
 
 
