@@ -9,7 +9,7 @@ pip := $(bin)/pip install --quiet --constraint constraints.txt
 sources := pyproject.toml setup.py constraints.txt $(wildcard fastcov/* cpu/*.py* cpu/*.h kernels/*.py)
 sources := $(filter-out %/__pycache__ cpu/opcodes.h,$(sources))
 
-.PHONY: demo check test lint types bench clean
+.PHONY: demo check test lint types bench coverage properties sanitize fuzz mutations nightly clean
 
 demo: $(VENV)/installed  ## the main job; ARGS="--events 100000" for example
 	$(bin)/fastcov demo $(ARGS)
@@ -33,6 +33,33 @@ types: $(VENV)/lint $(VENV)/tests
 bench: $(VENV)/bench
 	cd benchmarks && $(bin)/python run.py $(ARGS)
 
+coverage: $(VENV)/coverage
+	cd tests && $(bin)/pytest --cov --cov-config=../pyproject.toml --cov-report=term-missing:skip-covered $(ARGS)
+
+properties: $(VENV)/tests  ## more generated cases; FASTCOV_EXAMPLES=10000 for even more
+	cd tests && FASTCOV_EXAMPLES=$${FASTCOV_EXAMPLES:-2000} $(bin)/pytest test_properties.py $(ARGS)
+
+# A build with sanitizers stops at the first access outside an array and at undefined behaviour.
+sanitized := $(abspath $(VENV))/sanitized
+under_sanitizers = LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+
+sanitize fuzz: export FASTCOV_SANITIZE = address,undefined
+
+sanitize: $(VENV)/made
+	$(MAKE) VENV=$(sanitized) $(sanitized)/plain
+	cd tests && $(under_sanitizers) $(sanitized)/bin/python -m pytest \
+		test_cpu.py test_straight.py test_bounds.py test_fuzz.py test_arrays.py test_dense.py test_waves.py $(ARGS)
+
+fuzz: $(VENV)/made  ## ARGS="--count 10000" for fewer than a million
+	$(MAKE) VENV=$(sanitized) $(sanitized)/plain
+	cd tests && $(under_sanitizers) $(sanitized)/bin/python fuzz_tapes.py $(ARGS)
+
+mutations: $(VENV)/mutations
+	cd tests && $(bin)/python mutations.py $(ARGS)
+
+nightly: sanitize fuzz properties coverage mutations
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info cpu/_executor.c cpu/opcodes.h
 
@@ -50,6 +77,18 @@ $(VENV)/installed: $(VENV)/made $(sources)
 
 $(VENV)/tests: $(VENV)/installed
 	$(pip) "$$(echo $(wheels)/*.whl)[test,gpu,jax]"
+	touch $@
+
+$(VENV)/plain: $(VENV)/installed
+	$(pip) "$$(echo $(wheels)/*.whl)[test]"
+	touch $@
+
+$(VENV)/coverage: $(VENV)/tests
+	$(pip) pytest-cov
+	touch $@
+
+$(VENV)/mutations: $(VENV)/tests
+	$(pip) "Cython>=3" "setuptools>=77"
 	touch $@
 
 $(VENV)/bench: $(VENV)/installed
