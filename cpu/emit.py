@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -70,7 +71,8 @@ def compilable(tape: Tape) -> bool:
 
 def _function(name: str, tape: Tape) -> Iterator[str]:
     yield f"static void {name}(const job *j, ptrdiff_t first, ptrdiff_t end) {{"
-    for n, one in enumerate(tape.inputs):
+    for n in sorted({row[2] for row in tape.code if OPCODES[row[0]].operands == "i"}):
+        one = tape.inputs[n]
         yield f"    const int in{n} = LINE(layout)(&j->inputs[{n}], {WIDTH[one.kind]});"
     rows = [WIDTH[one.kind] for one in tape.outputs for _ in range(ROWS[one.kind])]
     for n, width in enumerate(rows):
@@ -97,7 +99,7 @@ def _operations(tape: Tape) -> Iterator[str]:
         yield from _operation(op.name, r, operands, rows)
 
 
-def _operation(name: str, r: str, operands: list, rows: list[int]) -> Iterator[str]:
+def _operation(name: str, r: str, operands: list[Any], rows: list[int]) -> Iterator[str]:
     if name in SCALAR:
         yield f"const NAME(lanes) {r} = {SCALAR[name].format(*operands)};"
     elif name in VECTOR:

@@ -322,4 +322,5 @@ def _sum_launch(device: int) -> Callable[..., None]:
 
 
 def _device_index(x: torch.Tensor) -> int:
-    return x.device.index
+    index: int = x.device.index
+    return index

@@ -264,6 +264,22 @@ def test_projectors_absorb(spin):
     assert fc.fused(bound).tape == fc.fused(free).tape
 
 
+@pytest.mark.parametrize(("small", "big"), [(1, 2), (1, 3), (2, 3), (2, 4), (3, 4)])
+def test_a_projector_absorbs_a_smaller_one(small, big):
+    """P^(l) on l indices of P^(L) of the same momentum: (-1)^l P^(L)."""
+    a, b, c = "abcd"[:big], "efgh"[:big], "ijkl"[:small]
+
+    def both(p, r, k):
+        spec = f"{c}{a[:small]},{a}{b},{','.join(c + a[small:])},{','.join(b)}->"
+        return fc.einsum(spec, fc.projector(small, p), fc.projector(big, p), *[r] * big, *[k] * big)
+
+    def one(p, r, k):
+        P = fc.projector(big, p) * (-1) ** small
+        return fc.einsum(f"{a}{b},{','.join(a)},{','.join(b)}->", P, *[r] * big, *[k] * big)
+
+    assert fc.fused(both).tape == fc.fused(one).tape
+
+
 @pytest.mark.parametrize("spin", [1, 2, 3, 4, 5, 6])
 def test_trace_of_a_projector(spin):
     a = "abcdef"[:spin]

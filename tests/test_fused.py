@@ -136,6 +136,15 @@ def test_sums():
     assert [x.tolist() for x in together(P[:0], R[:0])[:2]] == [0, [0] * 4]
 
 
+def test_a_result_that_is_part_of_another():
+    along, moved = fc.fused(lambda p, r: (p * fc.dot(p, r), r + p * fc.dot(p, r)))(P, R)
+    assert np.allclose(along, P * reference.dot(P, R)[:, None], rtol=1e-14)
+    assert np.allclose(moved, R + along, rtol=1e-14)
+    once, twice = fc.fused(lambda p: (p, p + p))(P)
+    assert np.array_equal(once, P)
+    assert np.array_equal(twice, 2 * P)
+
+
 def test_a_function_without_arguments():
     assert np.array_equal(fc.fused(fc.metric)(), np.diag([-1.0, -1, -1, 1]))
 

@@ -136,6 +136,15 @@ def test_factored_greedily(graph, xyz):
     assert flops(polynomial.to_node(graph, a)) == 4
 
 
+def test_the_commonest_factor_goes_first(graph, xyz):
+    """x y + x z + x + y as x (y + z + 1) + y."""
+    x, y, z = xyz
+    a = {}
+    for powers in ({x: 1, y: 1}, {x: 1, z: 1}, {x: 1}, {y: 1}):
+        polynomial.add_to(a, {polynomial._monomial(powers): Fraction(1)})
+    assert flops(polynomial.to_node(graph, a)) == 4
+
+
 def test_the_order_of_terms_does_not_matter(graph, xyz):
     x, y, z = xyz
     items = [
