@@ -197,16 +197,18 @@ def test_cross(graph, inputs):
     p, q, r, *_ = inputs
     P, Q, R = (v(name) for name in VECTORS)
     _, node = graph.cross(p, q, r)
-    for order in permutations((p, q, r)):
-        sign, other = graph.cross(*order)
+    for order in permutations(((p, P), (q, Q), (r, R))):
+        nodes, numbers = zip(*order, strict=True)
+        sign, other = graph.cross(*nodes)
         assert other is node
-        assert sign == sort_sign(order)[0]
-    sign, node = graph.cross(p, q, r)
-    assert equal(sign * value(node), tape_exact.MEANING["cross"](P, Q, R))
+        assert sign == sort_sign(nodes)[0]
+        assert equal(sign * value(node), tape_exact.MEANING["cross"](*numbers))
     for vector, numbers in ((p, P), (q, Q), (r, R)):
         assert dot(value(node), numbers) == 0
         assert orthogonal(node, vector)
         assert graph.dot(node, vector) is graph.constant(0)
+    assert not orthogonal(node, graph.unit(3))
+    assert equal(value(graph.dot(node, graph.unit(3))), value(node)[3])
     assert graph.cross(p, q, p) == (0, graph.zero_vector())
 
 

@@ -97,6 +97,13 @@ def test_content(several):
     assert (abs(factor), common) == (1, polynomial.ONE)
 
 
+def test_content_of_reciprocals(graph, xyz):
+    """Of u^3 and u with u = 1/x it is u, so that no power of x remains to be multiplied."""
+    cube, single = ({polynomial._monomial({xyz[0]: n}): Fraction(1)} for n in (-3, -1))
+    assert polynomial.content([cube, single]) == (1, ((xyz[0], -1),))
+    assert polynomial.content([single, cube]) == (1, ((xyz[0], -1),))
+
+
 def test_a_node_is_taken_apart(graph, xyz):
     x, y, z = xyz
     node = graph.neg(graph.mul(graph.scaled(x, THIRD), graph.mul(graph.reciprocal(y), graph.mul(x, z))))
