@@ -7,7 +7,7 @@ bin := $(abspath $(VENV))/bin
 wheels := $(abspath $(VENV))/wheels
 pip := $(bin)/pip install --quiet --constraint constraints.txt
 sources := pyproject.toml setup.py constraints.txt $(wildcard fastcov/* cpu/*.py* cpu/*.h kernels/*.py)
-sources := $(filter-out %/__pycache__ cpu/opcodes.h,$(sources))
+sources := $(filter-out %/__pycache__ cpu/opcodes.h cpu/straight.h,$(sources))
 
 .PHONY: demo check test lint types bench coverage properties sanitize fuzz mutations nightly clean
 
@@ -61,7 +61,7 @@ mutations: $(VENV)/mutations
 nightly: sanitize fuzz properties coverage mutations
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info cpu/_executor.c cpu/opcodes.h
+	rm -rf $(VENV) build dist *.egg-info cpu/_executor.c cpu/opcodes.h cpu/straight.h
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)

@@ -7,7 +7,8 @@ Axes = tuple[int, int, int, int]
 
 class Program:
     tape: Tape
-    def __init__(self, tape: Tape) -> None: ...
+    compiled: bool
+    def __init__(self, tape: Tape, interpret: bool = False) -> None: ...
     def run(
         self,
         shape: tuple[int, ...],

@@ -140,7 +140,8 @@ cdef void *_allocate(size_t count, size_t size) except NULL:
 cdef class Program:
     """A tape compiled for this machine: immutable, and several threads may run it at once.
 
-    Tapes of `fastcov.shipped` run as straight-line code, with the same bits; `interpret` leaves it unused. Raises ValueError for a tape with an opcode, register or index out of range.
+    Tapes of `fastcov.shipped` run as straight-line code, with the same bits, except where `interpret` asks for the
+    interpreter. Raises ValueError for a tape with an opcode, register or index out of range.
     """
 
     cdef readonly object tape
@@ -150,7 +151,8 @@ cdef class Program:
     cdef int *output_dims  # 0 for a scalar, 1 for a vector, 2 for a matrix
     cdef int *output_row  # the first row of each output among all rows
     cdef int *output_sum  # the first of its numbers in the sums, or -1
-    cdef readonly bint compiled  # whether straight-line code was built for this tape
+    cdef readonly bint compiled  # whether there is straight-line code for this tape, for some instruction set
+    cdef bint interpret
     cdef list input_names
 
     def __cinit__(self, tape, bint interpret=False):
@@ -191,6 +193,7 @@ cdef class Program:
         }
         for n, row in enumerate(tape.code):
             self._compile(&self.program.code[n], row, limits)
+        self.interpret = interpret
         self.program.straight = -1 if interpret else STRAIGHT.get(tape.fingerprint, -1)
         self.compiled = self.program.straight >= 0
 
@@ -234,7 +237,7 @@ cdef class Program:
         free(self.output_sum)
 
     def __reduce__(self):
-        return Program, (self.tape,)
+        return Program, (self.tape, self.interpret)
 
     def run(self, tuple shape, inputs, input_axes, outputs, output_axes, str compute="d", threads=None):
         """Run the tape for all events of `shape` and store into `outputs`.

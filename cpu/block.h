@@ -286,7 +286,7 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
 
 #pragma GCC diagnostic pop
 
-#if defined SHUFFLE && (VECTOR > 16 || !defined FASTCOV_MULTIVERSION) /* nobody waits for the baseline of a x86-64 */
+#if defined SHUFFLE && (VECTOR > 16 || !defined FASTCOV_MULTIVERSION) /* the baseline of x86-64 is left out: it would only take time to build */
 #define STORAGE double
 #define STORAGE_SIZE 8
 #if REAL_SIZE >= STORAGE_SIZE

@@ -18,9 +18,9 @@ static void LINE(gather)(const operand *from, int width, ptrdiff_t event, REAL o
 static void LINE(scatter)(const operand *to, int width, ptrdiff_t event, const REAL in[4][LANES]) {
     for (int m = 0; m < width; m++) {
         const column *c = &to->columns[m];
-        char *data = c->data + event * c->strides[0];
         if (!c->data)
             continue;
+        char *data = c->data + event * c->strides[0];
         if (c->single)
             NAME(store_run_float)(in[m], data, c->strides[0], LANES);
         else
@@ -53,7 +53,7 @@ static inline __attribute__((always_inline)) NAME(lanes) LINE(read)(const char *
 static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char *data) {
     STORAGE value;
     memcpy(&value, data, sizeof value);
-    return (NAME(lanes)){0} + (REAL)value;
+    return (REAL)value - (NAME(lanes)){0}; /* a sum would lose the sign of -0 */
 }
 
 static inline __attribute__((always_inline)) void LINE(take)(const operand *from, int layout, int width,

@@ -117,11 +117,17 @@ def output_shape(output: Output, shape: tuple[int, ...], components: int) -> tup
 
 
 def check_out(
-    outputs: Sequence[Any], shapes: Sequence[tuple[int, ...]], dtype: np.dtype, inputs: Sequence[Any]
+    outputs: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
+    dtype: np.dtype,
+    inputs: Sequence[Input],
+    values: Sequence[Any],
+    events: tuple[int, ...],
 ) -> None:
     """Raise unless results may be written to these arrays; see the errors below.
 
-    An output may be exactly an input's memory if it is the only output: each event is read before it is written.
+    An output may be exactly an input's memory if it is the only output and the input has a value for each event: then
+    each event is read before it is written, and not again.
     """
     for n, (out, shape) in enumerate(zip(outputs, shapes, strict=True)):
         name = out_name(n, len(outputs))
@@ -135,9 +141,11 @@ def check_out(
             raise ValueError(f"{name} is read-only")
         if math.prod(shape) > 1 and any(s == 0 and n > 1 for s, n in zip(out.strides, out.shape, strict=True)):
             raise ValueError(f"{name} has elements that share memory")
-        for value in inputs:
+        for one, value in zip(inputs, values, strict=True):
+            own = 1 if one.kind == "vector" and not isinstance(value, tuple) else 0
             for array in parts(value):
-                if _overlap(out, array) and not (len(outputs) == 1 and _same(out, array)):
+                in_place = len(outputs) == 1 and array.shape[: array.ndim - own] == events and _same(out, array)
+                if _overlap(out, array) and not in_place:
                     raise ValueError(f"{name} overlaps an input")
         if any(_overlap(out, other) for other in outputs[:n]):
             raise ValueError(f"{name} overlaps another output")

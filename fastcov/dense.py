@@ -95,9 +95,11 @@ def _plan(tensor: ArrayTensor, inputs: int) -> Plan:
     plan = _plans.get(key)
     if plan is None:
         with _lock:
-            plan = _plans[key] = _made(tensor, inputs)
-            if len(_plans) > PLANS_KEPT:
-                del _plans[next(iter(_plans))]
+            plan = _plans.get(key)
+            if plan is None:
+                plan = _plans[key] = _made(tensor, inputs)
+                if len(_plans) > PLANS_KEPT:
+                    del _plans[next(iter(_plans))]
     return plan
 
 

@@ -96,7 +96,8 @@ class Derivative(Fused):
 
 
 class Vjp(Derivative):
-    """f.vjp(*inputs, cotangent=c): the gradient of sum c * f by each argument, in the argument's shape.
+    """f.vjp(*inputs, cotangent=c): the gradient of sum c * f by each argument, in the argument's shape
+    (packed, also where the argument was columns).
 
     Run-time keywords follow the positional arguments. What all events share, a 4-vector (4,) or a number, gets the sum
     over events.

@@ -82,7 +82,7 @@ def _run_numpy(tape: Tape, structure: Structure, values: Sequence[Any], options:
     if options.out is not None:
         result = options.out
         outputs = structure.flatten("out", result)
-        arrays.check_out(outputs, shapes, given.dtype, given.arrays)
+        arrays.check_out(outputs, shapes, given.dtype, tape.inputs, given.arrays, given.shape)
     elif isinstance(structure, Stack):
         result = np.empty((len(shapes), *shapes[0]), given.dtype)
         outputs = [result[n, ...] for n in range(len(shapes))]

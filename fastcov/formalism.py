@@ -254,5 +254,5 @@ def _unity(graph: Graph) -> Scalar:
 def _rank_zero(s: Any) -> Tensor:
     if isinstance(s, Scalar):
         return Tensor(s.node.graph, {(): polynomial.from_node(s.node)}, ())
-    value = polynomial.constant(rational(s) or 0)
-    return Tensor(None, {(): value} if value else {}, ())
+    number = rational(s)
+    return Tensor(None, {(): polynomial.constant(number)} if number else {}, ())

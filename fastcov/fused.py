@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from threading import RLock
 from types import MappingProxyType
@@ -91,7 +90,7 @@ def bundle(*waves: Callable[..., Any], **defaults: Any) -> "Fused":
     Whatever the functions have in common is computed once: `bundle(...).cost` against the costs of the single ones
     shows how much. The values are those of the single functions, to the bit. Its parameters are theirs, which must be
     the same, with the same defaults; `defaults` are those of `fused`. Raises ValueError for no function, or for
-    functions of different parameters.
+    functions of different parameters, TypeError for a derivative.
     """
     members = [fused(wave) for wave in waves]
     if not members:
@@ -187,12 +186,15 @@ class Fused:
             raise ValueError(f"{self.__name__}(): unknown keyword {min(keywords)!r}; known are {self._known()}")
         trace = self.trace_of(constants, values)
         results = run(trace.tape, trace.structure, values, self.run_options(options))
-        if plain and not captured:
-            self._remember(trace)
+        if plain and not captured and args and type(args[0]) not in self._fast:
+            self._remember(trace, type(args[0]))
         return self.finish(constants, options, values, results)
 
-    def _remember(self, trace: Trace) -> None:
-        """Let plain calls go straight to the CPU executor from now on, where nothing else is needed."""
+    def _remember(self, trace: Trace, kind: type) -> None:
+        """Let plain calls go straight to the CPU executor from now on, where nothing else is needed.
+
+        kind: of the first argument of the call; it is noted too if it is of no use here.
+        """
 
     def _known(self) -> str:
         return ", ".join(Options._fields)
@@ -220,7 +222,8 @@ class Fused:
 
     @property
     def vjp(self) -> "Fused":
-        """f.vjp(*inputs, cotangent=c): the gradient of sum c * f by each argument, in the argument's shape."""
+        """f.vjp(*inputs, cotangent=c): the gradient of sum c * f by each argument, in the argument's shape
+        (packed, also where the argument was columns)."""
         return self._derivative("Vjp")
 
     @property
@@ -235,7 +238,10 @@ class Fused:
 
     @property
     def jacobian(self) -> "Fused":
-        """f.jacobian(*inputs): d f_m / d x_n of each event, (..., 4, 4) for a vector, one an input."""
+        """f.jacobian(*inputs): d f_m / d x_n of each event, (..., 4, 4) for a vector, one an input.
+
+        TypeError for a result of rank 2 and for one that is summed over events.
+        """
         return self._derivative("Jacobian")
 
     def _derivative(self, kind: str) -> "Fused":
@@ -262,6 +268,9 @@ class Fused:
         """Bytes (float64) and operations per event, for the default constants."""
         return self.tape.cost()
 
+    def __copy__(self) -> "Fused":
+        return self
+
     def __deepcopy__(self, memo: dict[Any, Any]) -> "Fused":
         return self
 
@@ -285,14 +294,15 @@ class FusedFunction(Fused):
         self.arity = len(self._positional)
         self.constants = {p.name: p.default for p in parameters if p.kind == "constant"}
         self._options = Options()
-        self._traces: OrderedDict[tuple[Any, ...], Trace] = OrderedDict(traces or {})
+        self._traces: dict[tuple[Any, ...], Trace] = dict(traces or {})
         self._lock = RLock()
         if function is not None:
             self.__name__ = type(function).__name__  # of a callable without a name
             functools.update_wrapper(self, function, updated=())
 
     def with_defaults(self, **defaults: Any) -> "FusedFunction":
-        new = FusedFunction(self._function, self.parameters, self._traces)
+        with self._lock:
+            new = FusedFunction(self._function, self.parameters, self._traces)
         new.__dict__.update({k: v for k, v in self.__dict__.items() if k.startswith("__")})
         new._options = self._options._replace(
             **{name: defaults.pop(name) for name in Options._fields if name in defaults}
@@ -338,24 +348,30 @@ class FusedFunction(Fused):
             raise TypeError(f"{self.__name__}(): the constant {name!r} must be hashable") from None
         if trace is not None:
             return trace
-        for name, value in constants.items():
-            if value is inspect.Parameter.empty:
-                raise TypeError(f"{self.__name__}() is missing the keyword argument {name!r}")
+        self._check_given(constants)
         if self._function is None:
             raise ValueError(
                 f"{self.__name__}() was unpickled, without its source, for other constants than {constants}"
             )
         with self._lock:
-            function = functools.partial(self._function, **constants)
-            trace = self._traces[key] = _traced(self.__name__, function, self._positional + self._runtime)
-            while len(self._traces) > TRACES_KEPT:
-                self._traces.popitem(last=False)
+            trace = self._traces.get(key)
+            if trace is None:
+                function = functools.partial(self._function, **constants)
+                trace = self._traces[key] = _traced(self.__name__, function, self._positional + self._runtime)
+                if len(self._traces) > TRACES_KEPT:
+                    del self._traces[next(iter(self._traces))]
         return trace
 
-    def _remember(self, trace: Trace) -> None:
-        if self._options == Options() and not isinstance(trace.structure, Stack) and not self._runtime:
+    def _check_given(self, constants: dict[str, Any]) -> None:
+        for name, value in constants.items():
+            if value is inspect.Parameter.empty:
+                raise TypeError(f"{self.__name__}() is missing the keyword argument {name!r}")
+
+    def _remember(self, trace: Trace, kind: type) -> None:
+        usual = self._options.out is None and self._options == Options()
+        if usual and not isinstance(trace.structure, Stack) and not self._runtime:
             self._structure = trace.structure
-            self._fast = plain_calls(trace.tape)
+            self._fast = {kind: lambda args: None, **plain_calls(trace.tape)}
 
     def _inlined(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if (
@@ -364,14 +380,19 @@ class FusedFunction(Fused):
             or not keywords.keys().isdisjoint(Options._fields)
         ):
             return super()._inlined(args, keywords)
-        return self._function(*args, **{**self.constants, **keywords})
+        given = {**self.constants, **keywords}
+        self._check_given({name: given[name] for name in self.constants})
+        return self._function(*args, **given)
 
     # Copies and pickles go by tape: the Python function need not be importable where it is read.
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.trace(self.constants)
+        if inspect.Parameter.empty not in self.constants.values():
+            self.trace(self.constants)
         state = {name: getattr(self, name) for name in ("constants", "_options", "__name__", "__doc__")}
-        return _restored, (self.parameters, dict(self._traces), state)
+        with self._lock:
+            traces = dict(self._traces)
+        return _restored, (self.parameters, traces, state)
 
     def __repr__(self) -> str:
         return f"<fused {self.__name__}({', '.join(p.name for p in self.parameters)})>"

@@ -126,10 +126,6 @@ def to_node(graph: Graph, a: Polynomial) -> Node:
     return graph.scaled(_times_monomial(graph, _primitive(graph, divided(a, value, common)), common), value)
 
 
-def monomial_node(graph: Graph, monomial: Monomial) -> Node:
-    return _times_monomial(graph, graph.constant(1), monomial)
-
-
 def _times_monomial(graph: Graph, node: Node, monomial: Monomial) -> Node:
     product = graph.constant(1)
     for atom, power in monomial:

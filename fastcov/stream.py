@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .dispatch import event_shape
 from .fused import Fused
+from .structure import Leaf, Stack
 
 PIECE = 1 << 20  # events
 
@@ -17,33 +19,39 @@ def stream(
 ) -> Any:
     """Call a fused function piece by piece over the first axis of large arrays, such as numpy.memmap, and return `out`.
 
-    inputs: the function's arguments; those of as many events as the longest are cut into pieces, others are passed
-    whole. out: an array or numpy.memmap of the result's shape and dtype, for a function with one result per event.
+    inputs: the function's positional arguments; those with an axis of events as long as `out` are cut into pieces, the
+    others are passed whole. out: an array or numpy.memmap of the result's shape and dtype, for a function with one
+    result, events first; a bundle's result, (waves, events, ...), is cut along its second axis.
     piece: events at a time; memory in use stays at about that much, since pages of a mapped file are given back once
     they have been used. progress: whether to show a bar (tqdm, if it is installed); None: on a terminal.
     keywords: those of the call.
 
-    The result is that of one call, to the bit. Raises ValueError where `out` does not have the events of the inputs.
+    The result is that of one call, to the bit. Raises TypeError for a function with several results or a sum over
+    events, ValueError where `out` does not have the events of the inputs.
     """
     if piece < 1:
         raise ValueError(f"stream: piece must be a positive number of events, not {piece!r}")
-    arrays = [np.asarray(x) if not isinstance(x, (np.ndarray, tuple, int, float)) else x for x in inputs]
-    events = max((len(a) for a in arrays if isinstance(a, np.ndarray) and a.ndim > 1), default=0)
-    if len(out) != events:
-        raise ValueError(f"stream: out has {len(out)} events, the inputs have {events}")
+    trace = function.trace(function.default_constants())
+    if not isinstance(trace.structure, (Leaf, Stack)) or any(output.summed for output in trace.tape.outputs):
+        raise TypeError("stream: the function must have one result per event, or be a bundle of such")
+    axis = 1 if isinstance(trace.structure, Stack) else 0
+    values = [x if isinstance(x, (tuple, int, float)) else np.asanyarray(x) for x in inputs]
+    shapes = [event_shape(one, value) for one, value in zip(trace.tape.inputs, values, strict=False)]
+    events = max((shape[0] for shape in shapes if shape), default=0)
+    if out.ndim <= axis or out.shape[axis] != events:
+        raise ValueError(f"stream: out has shape {out.shape}, the inputs have {events} events")
     for start in _steps(events, piece, sys.stderr.isatty() if progress is None else progress):
         part = slice(start, start + piece)
-        function(*[_cut(a, part, events) for a in arrays], out=out[part], **keywords)
-        for array in (*arrays, out):
-            for column in array if isinstance(array, tuple) else (array,):
-                _give_back(column, part)
+        pieces = [_cut(x, part) if shape[:1] == (events,) else x for x, shape in zip(values, shapes, strict=True)]
+        function(*pieces, out=out[(slice(None),) * axis + (part,)], **keywords)
+        for value in (*values, *(out if axis else [out])):
+            for array in value if isinstance(value, tuple) else (value,):
+                _give_back(array, part)
     return out
 
 
-def _cut(value: Any, part: slice, events: int) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_cut(column, part, events) for column in value)
-    return value[part] if isinstance(value, np.ndarray) and value.ndim and len(value) == events else value
+def _cut(value: Any, part: slice) -> Any:
+    return tuple(column[part] for column in value) if isinstance(value, tuple) else value[part]
 
 
 def _steps(events: int, piece: int, progress: bool) -> Iterator[int]:

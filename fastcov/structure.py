@@ -105,4 +105,8 @@ def packed(structure: Structure, parts: Sequence[Any]) -> Any:
     """Parts in a structure without stacks."""
     if isinstance(structure, Leaf):
         return parts[0]
-    return structure.build(iter(parts), lambda *_: NotImplemented)
+    return structure.build(iter(parts), _no_stack)
+
+
+def _no_stack(parts: list[Any], axis: int) -> Any:
+    raise AssertionError("a structure with stacks needs a library to stack with")

@@ -160,7 +160,9 @@ def _written(how: How, given: arrays.Arguments, structure: Structure, out: Any) 
             raise RuntimeError(f"{name} can neither be differentiated nor be captured in a program")
     inputs = [_each(x, _addresses) for x in given.arrays]
     memory = [_addresses(part) for part in outputs]
-    arrays.check_out(memory, _shapes(how, given.shape), _DTYPES[given.dtype], inputs)
+    arrays.check_out(
+        memory, _shapes(how, given.shape), _DTYPES[given.dtype], how.tape.inputs, inputs, tuple(given.shape)
+    )
     _fill(how, given, outputs)
     torch.autograd.graph.increment_version(outputs)
     return out
@@ -454,7 +456,7 @@ def _batched(how: How, tensors: Sequence[Tensor], dims: Sequence[int | None], si
 
 def _derivative(tape: Tape, key: tuple[Any, ...]) -> Tape:
     """The derivative tape of a kind, "vjp" or "jvp", with what it is of."""
-    made: dict[Any, Tape] = tape.__dict__.setdefault("_derivatives", {})
+    made: dict[Any, Tape] = tape.__dict__.setdefault("_torch_derivatives", {})
     if key not in made:
         match key:
             case "vjp", wanted, shared, kept:

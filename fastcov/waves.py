@@ -6,9 +6,9 @@ and Bugg, Eur. Phys. J. A 16, 537 (hep-ph/0211457). In the formulas, with phi = 
 
     T(L) = t~(L)(psi; phi, f) B_L      t1 = t~(1)(phi; kp, km) B_1      t2 = t~(2)(f; pip, pim) B_2
 
-and each barrier factor B_L is that of its own decay. Every wave has two keywords: `q0`, the barrier scale hbar c /
-radius in the unit of the momenta, a number or a preset ("pwacg": 1 fm, "gpupwa", "tfpwa"; these are in GeV), and
-`barrier=False`, which leaves the barrier factors out. Momenta in another unit than GeV need a q0 in that unit.
+and each barrier factor B_L is that of its own decay. Every wave of four momenta has two keywords: `q0`, the barrier
+scale hbar c / radius in the unit of the momenta, a number or a preset ("pwacg": 1 fm, "gpupwa", "tfpwa"; these are in
+GeV), and `barrier=False`, which leaves the barrier factors out. Momenta in another unit than GeV need a q0 in that unit.
 
 Domain: p^2 != 0 for every decaying system; NaN for events below threshold where the barrier polynomial is negative.
 """
@@ -115,7 +115,8 @@ def phif4(kp, km, pip, pim, *, q0="pwacg", barrier=True):
     """psi -> phi f4, D wave, in the natural coupling: t4^{mnls} T2_{nl} t1_s, t4 = t~(4)(f; pip, pim) B_4.
 
     No published formula for this wave was found; it is the contraction of the tensors of the decay chain that leaves
-    the psi's index, as in eq. (41), with the orbital tensor of lowest spin that can reach spin 4.
+    the psi's index, as in eq. (41), with the orbital tensor of lowest spin that can reach spin 4. For want of values by
+    others it is in no group of waves, `all` included.
     """
     phi, f = kp + km, pip + pim
     T2 = decay(2, phi + f, phi, f, q0, barrier)

@@ -366,3 +366,10 @@ def test_a_vanishing_momentum():
     got = fc.bundle(*waves.all)(*still)
     assert not np.isfinite(got[:, 3]).any()
     assert np.isfinite(np.delete(got, 3, axis=1)).all()
+
+
+def test_in_place_only_where_each_event_is_read_once():
+    """An input that broadcasts is read again after its memory has been written."""
+    a = np.ones((4, 4, 4, 4))
+    with pytest.raises(ValueError, match="out overlaps an input"):
+        fc.fused(fc.dot)(a, np.ones((4, 4, 4, 4, 4)), out=a)

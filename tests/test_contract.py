@@ -280,6 +280,32 @@ def test_a_projector_absorbs_a_smaller_one(small, big):
     assert fc.fused(both).tape == fc.fused(one).tape
 
 
+def test_a_transverse_metric_is_absorbed():
+    """By a projector of its momentum, and by an epsilon that its momentum is bound to."""
+
+    def projected(p, r, k):
+        return fc.einsum("xa,abcd,x,b,c,d->", fc.transverse(p), fc.projector(2, p), r, k, k, r)
+
+    def plain(p, r, k):
+        return fc.einsum("abcd,a,b,c,d->", fc.projector(2, p), r, k, k, r)
+
+    assert fc.fused(projected).tape == fc.fused(plain).tape
+
+    def bound(p, r, k):
+        return fc.einsum("xa,abcd,b,c,d->x", fc.transverse(p), fc.levi_civita(), p, r, k)
+
+    def free(p, r, k):
+        return fc.einsum("abcd,b,c,d->a", fc.levi_civita(), p, r, k)
+
+    assert fc.fused(bound).tape == fc.fused(free).tape
+
+
+def test_an_epsilon_has_no_trace():
+    function = fc.fused(lambda p, q: fc.einsum("aabc,b,c->", fc.levi_civita(), p, q))
+    assert np.array_equal(function(P, Q), np.zeros(N))
+    assert function.cost.flops == 0
+
+
 @pytest.mark.parametrize("spin", [1, 2, 3, 4, 5, 6])
 def test_trace_of_a_projector(spin):
     a = "abcdef"[:spin]

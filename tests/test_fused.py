@@ -18,6 +18,7 @@ import pytest
 import fastcov as fc
 from fastcov import reference, waves
 from fastcov.fused import TRACES_KEPT
+from fastcov.phasespace import psi2s_kkpipi
 from fastcov.tape import Tape
 
 rng = np.random.default_rng(11)
@@ -662,3 +663,34 @@ def test_import_is_light():
     seconds, *modules = min((run.stdout.split() for run in runs), key=lambda words: float(words[0]))
     assert float(seconds) < 0.2
     assert not {"torch", "triton", "jax", "numba", "hypothesis", "fastcov.waves"} & set(modules)
+
+
+def test_out_as_a_default():
+    momenta = psi2s_kkpipi(5)
+    buffer = np.empty((5, 4))
+    f = fc.fused(waves.phif201, out=buffer)
+    assert f(*momenta) is buffer
+    assert f(*momenta) is buffer
+    np.testing.assert_array_equal(buffer, waves.phif201(*momenta))
+
+
+def test_copies_are_the_function_itself():
+    assert copy.copy(waves.phif001) is waves.phif001
+
+
+def _needs_L(p, r, *, L):
+    return fc.einsum("mn,n->m", fc.orbital(2, p, r), r) if L == 2 else r
+
+
+def test_pickles_with_a_required_constant():
+    f = fc.fused(_needs_L)
+    p, r = psi2s_kkpipi(5)[:2]
+    wanted = f(p, r, L=2)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(f))(p, r, L=2), wanted)
+
+
+def test_a_missing_constant_inside_a_trace():
+    f = fc.fused(_needs_L)
+    with pytest.raises(TypeError, match="missing the keyword argument 'L'"):
+        fc.fused(lambda p, r: f(p, r))(*psi2s_kkpipi(5)[:2])
+    assert fc.fused(lambda p, r: f(p, r, L=2)).tape == f.trace({"L": 2}).tape

@@ -161,10 +161,3 @@ def test_the_order_of_terms_does_not_matter(graph, xyz):
         ((), Fraction(5)),
     ]
     assert polynomial.to_node(graph, dict(items)) is polynomial.to_node(graph, dict(reversed(items)))
-
-
-def test_monomial_node(graph, xyz):
-    x, y, _ = xyz
-    node = polynomial.monomial_node(graph, polynomial._monomial({x: 3, y: -2}))
-    assert value_of_node(node) == VALUES[0] ** 3 / VALUES[1] ** 2
-    assert polynomial.monomial_node(graph, polynomial.ONE) is graph.constant(1)

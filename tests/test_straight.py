@@ -64,6 +64,7 @@ LAYOUTS = {
     "reversed": lambda p: np.ascontiguousarray(p[::-1])[::-1],
     "fortran": np.asfortranarray,
     "shared": lambda p: p[3],
+    "shared, with a zero of either sign": lambda p: np.array([-0.0, 0.0, 0.3, 1.1], p.dtype),
     "shared columns": lambda p: tuple(np.broadcast_to(p[3, m], EVENTS) for m in range(4)),
     "wide rows": lambda p: np.hstack([p, p])[:, :4],
     "unaligned": lambda p: np.frombuffer(b"x" + p.tobytes(), "u1")[1:].view(p.dtype).reshape(p.shape),

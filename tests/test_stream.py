@@ -32,6 +32,33 @@ def test_shared_arguments_columns_and_keywords():
     np.testing.assert_array_equal(out, waves.phif201(kp, columns, pip[0], pim, components="xy"))
 
 
+def test_bundles_columns_and_scalars():
+    momenta = phasespace.psi2s_kkpipi(250)
+    seven = fc.bundle(*waves.psi_phi_f)
+    out = np.empty((7, 250, 4))
+    fc.stream(seven, *momenta, out=out, piece=64)
+    np.testing.assert_array_equal(out, seven(*momenta))
+    columns = [tuple(np.ascontiguousarray(p[:, m]) for m in range(4)) for p in momenta]
+    out = np.empty((250, 4))
+    fc.stream(waves.phif201, *columns, out=out, piece=64)
+    np.testing.assert_array_equal(out, waves.phif201(*momenta))
+
+    @fc.fused
+    def scaled(p, s: fc.Scalar):
+        return s * p
+
+    weights = np.linspace(0, 1, 250)
+    fc.stream(scaled, momenta[0][3], weights, out=out, piece=2)
+    np.testing.assert_array_equal(out, scaled(momenta[0][3], weights))
+
+
+def test_shared_vector_of_as_many_components_as_events():
+    momenta = phasespace.psi2s_kkpipi(4)
+    out = np.empty((4, 4))
+    fc.stream(waves.phif201, momenta[0][0], *momenta[1:], out=out, piece=2)
+    np.testing.assert_array_equal(out, waves.phif201(momenta[0][0], *momenta[1:]))
+
+
 def test_private_copies_keep_what_was_written(tmp_path):
     momenta = phasespace.psi2s_kkpipi(1000)
     momenta[0].tofile(tmp_path / "kp")
@@ -44,8 +71,10 @@ def test_private_copies_keep_what_was_written(tmp_path):
 
 def test_bad_calls():
     momenta = phasespace.psi2s_kkpipi(10)
-    with pytest.raises(ValueError, match="out has 9 events, the inputs have 10"):
+    with pytest.raises(ValueError, match=r"out has shape \(9, 4\), the inputs have 10 events"):
         fc.stream(waves.phif201, *momenta, out=np.empty((9, 4)))
+    with pytest.raises(TypeError, match="one result per event"):
+        fc.stream(fc.fused(lambda p: (p, p)), momenta[0], out=np.empty((10, 4)))
     with pytest.raises(ValueError, match="piece must be a positive number"):
         fc.stream(waves.phif201, *momenta, out=np.empty((10, 4)), piece=0)
 

@@ -150,6 +150,12 @@ def test_scales(spin):
     assert_small(by_scalar(P, R) - wanted(P, R), R, wanted(P, R))
 
 
+def test_scale_of_qftpp():
+    assert [fc.scale_qftpp(L) for L in range(5)] == [1, 2, Fraction(8, 3), Fraction(16, 5), Fraction(128, 35)]
+    with pytest.raises(ValueError, match="-1"):
+        fc.scale_qftpp(-1)
+
+
 def test_dot_and_sqrt():
     assert_small((fc.dense(fc.dot(P, R)) - reference.dot(P, R))[:, None], P * R)
     assert np.array_equal(fc.dense(fc.sqrt(fc.dot(P, P))), np.sqrt(fc.dense(fc.dot(P, P))))
