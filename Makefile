@@ -48,7 +48,7 @@ sanitize fuzz: export FASTCOV_SANITIZE = address,undefined
 
 sanitize: $(VENV)/made
 	$(MAKE) VENV=$(sanitized) $(sanitized)/plain
-	cd tests && $(under_sanitizers) $(sanitized)/bin/python -m pytest \
+	cd tests && $(under_sanitizers) $(sanitized)/bin/python -m pytest --capture=sys \
 		test_cpu.py test_straight.py test_bounds.py test_fuzz.py test_arrays.py test_dense.py test_waves.py $(ARGS)
 
 fuzz: $(VENV)/made  ## ARGS="--count 10000" for fewer than a million

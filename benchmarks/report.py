@@ -7,6 +7,7 @@ python benchmarks/report.py --check    fail if that would change a text
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,24 +76,29 @@ def peer_table(results: dict[str, Any]) -> str:
     rows = results["rows"]
     lines = []
     for problem in ("six vectors", "four momenta", "posted"):
-        peers = dict.fromkeys(r["who"] for r in chosen(rows, problem=problem) if "fastcov" not in r["who"])
-        for who in peers:
+        peers = dict.fromkeys(
+            (r["who"], r["layout"]) for r in chosen(rows, problem=problem) if "fastcov" not in r["who"]
+        )
+        for who, layout in peers:
             cells = []
             for dtype in ("float64", "float32"):
-                found = [r for r in chosen(rows, problem=problem, who=who, dtype=dtype) if r["events"] <= FEW]
+                found = [
+                    r for r in chosen(rows, problem=problem, who=who, layout=layout, dtype=dtype) if r["events"] <= FEW
+                ]
                 row = max(found, key=lambda r: r["events"], default=None)
                 cells.append(f"{row['ns_per_event']:,.1f} ns, {row['times_slower_than_fastcov']:,.1f}x" if row else "")
-            lines.append([who, PROBLEMS[problem], *cells])
+            lines.append([who if layout == "packed" else f"{who}, {layout}", PROBLEMS[problem], *cells])
     return table(["instead of fastcov", "of", "float64", "float32"], lines)
 
 
 def provenance(results: dict[str, Any]) -> str:
     triads = ", ".join(f"{speed / 1e9:.1f} GB/s with {n}" for n, speed in sorted(results["triad"].items()))
-    return (
-        f"Measured {results['date']} by `make bench` on {results['cpu'].replace('-', ' ')}, in one run of interleaved "
-        f"rounds, medians. The numbers are time per event and the share of the bandwidth of a triad (a = b + s c) "
-        f"measured in the same rounds, {triads} threads; x: times fastcov's time on the same problem and dtype, or per "
-        f"event where a peer is too slow for so many."
+    return textwrap.fill(
+        f"Measured {results['date']} by `make bench` on {results['cpu'].replace('-', ' ')}, a shared x86-64 server, in "
+        f"one run of interleaved rounds, medians. The numbers are time per event and the share of the bandwidth of a triad "
+        f"(a = b + s c) measured in the same rounds, {triads} threads; x: times fastcov's time on the same problem and "
+        f"dtype, per event where a peer is too slow for so many.",
+        width=118,
     )
 
 

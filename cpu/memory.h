@@ -77,12 +77,15 @@ typedef REAL MEMORY(reals_anywhere) __attribute__((vector_size(COUNT * REAL_SIZE
 #endif
 
 #ifdef SHUFFLE
-/* COUNT packed events as four rows, one for each number of an event. */
-static inline __attribute__((always_inline)) void MEMORY(read_events)(MEMORY(packed) rows[4], const char *data) {
+/* COUNT packed events as four rows, one for each number of an event. They are converted first, as part of the load. */
+static inline __attribute__((always_inline)) void MEMORY(read_events)(MEMORY(reals) rows[4], const char *data) {
     const MEMORY(packed_anywhere) *from = (const MEMORY(packed_anywhere) *)data;
     PREFETCH(from, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *from, 0);
-    const MEMORY(packed) a = from[0], b = from[1], c = from[2], d = from[3];
-    const MEMORY(packed) even_ab = EVEN(a, b), odd_ab = ODD(a, b), even_cd = EVEN(c, d), odd_cd = ODD(c, d);
+    const MEMORY(reals) a = __builtin_convertvector(from[0], MEMORY(reals));
+    const MEMORY(reals) b = __builtin_convertvector(from[1], MEMORY(reals));
+    const MEMORY(reals) c = __builtin_convertvector(from[2], MEMORY(reals));
+    const MEMORY(reals) d = __builtin_convertvector(from[3], MEMORY(reals));
+    const MEMORY(reals) even_ab = EVEN(a, b), odd_ab = ODD(a, b), even_cd = EVEN(c, d), odd_cd = ODD(c, d);
     rows[0] = EVEN(even_ab, even_cd);
     rows[1] = EVEN(odd_ab, odd_cd);
     rows[2] = ODD(even_ab, even_cd);
@@ -108,10 +111,10 @@ static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char
     int l = 0;
 #ifdef SHUFFLE
     for (; l + COUNT <= events; l += COUNT) {
-        MEMORY(packed) rows[4];
+        MEMORY(reals) rows[4];
         MEMORY(read_events)(rows, data + l * 4 * sizeof(STORAGE));
         for (int i = 0; i < 4; i++)
-            *(MEMORY(reals_anywhere) *)(places[i] + l) = __builtin_convertvector(rows[i], MEMORY(reals));
+            *(MEMORY(reals_anywhere) *)(places[i] + l) = rows[i];
     }
 #endif
     for (; l < events; l++) {

@@ -59,10 +59,10 @@ static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char
 static inline __attribute__((always_inline)) void LINE(take)(const operand *from, int layout, int width,
                                                              ptrdiff_t event, NAME(lanes) out[4]) {
     if ((layout == PACKED || layout == PERMUTED) && width == 4) {
-        LINE(packed) rows[4];
+        LINE(reals) rows[4];
         LINE(read_events)(rows, from->columns[from->order[0]].data + event * 4 * STORAGE_SIZE);
         for (int i = 0; i < 4; i++)
-            out[layout == PACKED ? i : from->order[i]] = __builtin_convertvector(rows[i], NAME(lanes));
+            out[layout == PACKED ? i : from->order[i]] = rows[i];
     } else if (layout == COLUMNS) {
         for (int m = 0; m < width; m++)
             out[m] = LINE(read)(from->columns[m].data + event * STORAGE_SIZE);

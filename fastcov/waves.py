@@ -8,7 +8,8 @@ and Bugg, Eur. Phys. J. A 16, 537 (hep-ph/0211457). In the formulas, with phi = 
 
 and each barrier factor B_L is that of its own decay. Every wave of four momenta has two keywords: `q0`, the barrier
 scale hbar c / radius in the unit of the momenta, a number or a preset ("pwacg": 1 fm, "gpupwa", "tfpwa"; these are in
-GeV), and `barrier=False`, which leaves the barrier factors out. Momenta in another unit than GeV need a q0 in that unit.
+GeV), and `barrier=False`, which leaves the barrier factors out. Momenta in another unit than GeV need a q0 in that
+unit.
 
 Domain: p^2 != 0 for every decaying system; NaN for events below threshold where the barrier polynomial is negative.
 """
