@@ -95,9 +95,9 @@ def provenance(results: dict[str, Any]) -> str:
     triads = ", ".join(f"{speed / 1e9:.1f} GB/s with {n}" for n, speed in sorted(results["triad"].items()))
     return textwrap.fill(
         f"Measured {results['date']} by `make bench` on {results['cpu'].replace('-', ' ')}, a shared x86-64 server, in "
-        f"one run of interleaved rounds, medians. The numbers are time per event and the share of the bandwidth of a triad "
-        f"(a = b + s c) measured in the same rounds, {triads} threads; x: times fastcov's time on the same problem and "
-        f"dtype, per event where a peer is too slow for so many.",
+        f"one run of interleaved rounds, medians. The numbers are time per event and the share of the bandwidth of a "
+        f"triad (a = b + s c) measured in the same rounds, {triads} threads; x: times fastcov's time on the same "
+        f"problem and dtype, per event where a peer is too slow for so many.",
         width=118,
     )
 
