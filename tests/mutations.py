@@ -190,8 +190,8 @@ MUTATIONS = [
     Mutation("cpu/memory.h", "places[i][l] = (REAL)event[i];", "places[i][l] = (REAL)event[3 - i];", CPU),
     Mutation(
         "cpu/memory.h",
-        "for (; l + COUNT <= events; l += COUNT) {\n        MEMORY(packed) rows[4];\n        MEMORY(read_events)",
-        "for (; l < events; l += COUNT) {\n        MEMORY(packed) rows[4];\n        MEMORY(read_events)",
+        "for (; l + COUNT <= events; l += COUNT) {\n        MEMORY(reals) rows[4];\n        MEMORY(read_events)",
+        "for (; l < events; l += COUNT) {\n        MEMORY(reals) rows[4];\n        MEMORY(read_events)",
         INTERPRETED_BOUNDS,
     ),
     Mutation("cpu/memory.h", "to[1] = HIGH(low_even, low_odd);", "to[1] = LOW(high_even, high_odd);", CPU),
