@@ -397,7 +397,7 @@ def test_a_split_tape_is_several_launches(device, monkeypatch):
 
 
 def test_host_cost_of_a_repeated_launch(device):
-    """At most sixteen of torch's additions of small tensors: 20 microseconds where one takes 1.25, no driver in either.
+    """At most fourteen of torch's additions of small tensors: 20 microseconds where one takes 1.43, without a driver.
 
     The quickest of many tries of each in turn, as other work on the machine disturbs.
     """
@@ -418,7 +418,7 @@ def test_host_cost_of_a_repeated_launch(device):
         launch.append(mean_time(lambda: launcher.run(*arguments), 200))
         addition.append(mean_time(lambda: torch.add(small, small), 2000))
     print(f"launch {min(launch) * 1e6:.1f} us, addition {min(addition) * 1e6:.2f} us")
-    assert min(launch) < 16 * min(addition)
+    assert min(launch) < 14 * min(addition)
 
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
