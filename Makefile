@@ -6,7 +6,7 @@ ARGS ?=
 bin := $(abspath $(VENV))/bin
 wheels := $(abspath $(VENV))/wheels
 pip := $(bin)/pip install --quiet --constraint constraints.txt
-sources := pyproject.toml setup.py constraints.txt $(wildcard fastcov/* cpu/*.py* cpu/*.h kernels/*.py)
+sources := pyproject.toml setup.py constraints.txt $(wildcard fastcov/* cpu/*.py* cpu/*.h cpu/codegen/*.py kernels/*.py)
 sources := $(filter-out %/__pycache__ cpu/opcodes.h cpu/straight.h,$(sources))
 
 .PHONY: demo check test lint types bench coverage properties sanitize fuzz mutations nightly clean

@@ -73,7 +73,9 @@ def write_straight() -> None:
     header = ROOT / "cpu" / "straight.h"
     new = header.with_suffix(".new")
     names = os.environ.get("FASTCOV_STRAIGHT", "").split(",")
-    subprocess.run([sys.executable, str(ROOT / "cpu" / "emit.py"), str(new), *filter(None, names)], check=True)
+    subprocess.run(
+        [sys.executable, str(ROOT / "cpu" / "codegen" / "emit.py"), str(new), *filter(None, names)], check=True
+    )
     if header.exists() and header.read_text() == new.read_text():
         new.unlink()
     else:

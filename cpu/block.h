@@ -19,7 +19,7 @@ typedef REAL NAME(lanes) __attribute__((vector_size(VECTOR), may_alias));
 #undef STORAGE
 #undef STORAGE_SIZE
 
-static void NAME(load_column)(REAL *out, const column *c, const walk *w, int dims) {
+static void NAME(load_column)(REAL *out, const column *c, walk *w, int dims) {
     for (int r = 0; r < w->runs; r++) {
         const char *data = run_address(c, w, r, dims);
         const int lane = w->lane[r], events = w->lane[r + 1] - lane;
@@ -27,10 +27,12 @@ static void NAME(load_column)(REAL *out, const column *c, const walk *w, int dim
             NAME(load_run_float)(out + lane, data, c->strides[dims - 1], events);
         else
             NAME(load_run_double)(out + lane, data, c->strides[dims - 1], events);
+        if (c->strides[dims - 1] == size_of(c))
+            note(&w->ahead, data + events * size_of(c), events * size_of(c));
     }
 }
 
-static void NAME(store_column)(const REAL *in, const column *c, const walk *w, int dims) {
+static void NAME(store_column)(const REAL *in, const column *c, walk *w, int dims) {
     for (int r = 0; r < w->runs; r++) {
         char *data = run_address(c, w, r, dims);
         const int lane = w->lane[r], events = w->lane[r + 1] - lane;
@@ -38,6 +40,8 @@ static void NAME(store_column)(const REAL *in, const column *c, const walk *w, i
             NAME(store_run_float)(in + lane, data, c->strides[dims - 1], events);
         else
             NAME(store_run_double)(in + lane, data, c->strides[dims - 1], events);
+        if (c->strides[dims - 1] == size_of(c))
+            note(&w->ahead, data + events * size_of(c), events * size_of(c));
     }
 }
 
@@ -47,8 +51,9 @@ static void NAME(fill)(REAL *out, int events, int end) {
         out[l] = 0;
 }
 
-static void NAME(load)(REAL *out, const operand *from, int width, const walk *w, int dims, int end) {
+static void NAME(load)(REAL *out, const operand *from, int width, walk *w, int dims, int end) {
     if (from->packed) {
+        const ptrdiff_t size = 4 * size_of(&from->columns[0]);
         for (int r = 0; r < w->runs; r++) {
             const char *data = run_address(&from->columns[from->order[0]], w, r, dims);
             const int lane = w->lane[r], events = w->lane[r + 1] - lane;
@@ -56,6 +61,7 @@ static void NAME(load)(REAL *out, const operand *from, int width, const walk *w,
                 NAME(load_packed_float)(out + lane, from->order, data, events);
             else
                 NAME(load_packed_double)(out + lane, from->order, data, events);
+            note(&w->ahead, data + events * size, events * size);
         }
     } else {
         for (int m = 0; m < width; m++)
@@ -65,13 +71,14 @@ static void NAME(load)(REAL *out, const operand *from, int width, const walk *w,
         NAME(fill)(out + m * BLOCK, w->events, end);
 }
 
-static void NAME(store)(const REAL *in, const operand *to, int width, const walk *w, int dims, double *sums) {
+static void NAME(store)(const REAL *in, const operand *to, int width, walk *w, int dims, double *sums) {
     if (to->sum >= 0) {
         double *lanes = sums + (ptrdiff_t)to->sum * BLOCK;
         for (int m = 0; m < width; m++)
             for (int l = 0; l < w->events; l++)
                 lanes[m * BLOCK + l] += (double)in[m * BLOCK + l];
     } else if (to->packed) {
+        const ptrdiff_t size = 4 * size_of(&to->columns[0]);
         for (int r = 0; r < w->runs; r++) {
             char *data = run_address(&to->columns[to->order[0]], w, r, dims);
             const int lane = w->lane[r], events = w->lane[r + 1] - lane;
@@ -79,6 +86,7 @@ static void NAME(store)(const REAL *in, const operand *to, int width, const walk
                 NAME(store_packed_float)(in + lane, to->order, data, events);
             else
                 NAME(store_packed_double)(in + lane, to->order, data, events);
+            note(&w->ahead, data + events * size, events * size);
         }
     } else {
         for (int m = 0; m < width; m++)
@@ -104,18 +112,31 @@ static inline __attribute__((always_inline)) NAME(lanes) NAME(root)(NAME(lanes) 
 #define EACH_VECTOR for (int k = 0; k < vectors; k++)
 #define EACH_COMPONENT for (int i = k; i < 4 * STEP; i += STEP)
 
+#define ASK                                                   \
+    if (next < next_end) {                                    \
+        PREFETCH(next, AT_ONCE);                              \
+        next += AT_ONCE;                                      \
+    } else if (ahead->asked < ahead->noted) {                 \
+        next = ahead->stretches[ahead->asked].data;           \
+        next_end = ahead->stretches[ahead->asked++].end;      \
+    }
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
 
 /* Inlined twice: for a full block the number of vectors is a constant. */
-static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, const walk *w, REAL *registers,
+static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, walk *w, REAL *registers,
                                                                   double *sums, const int vectors) {
     const program *p = j->program;
     const REAL *constants = p->PAIR(constants, REAL);
     const int end = vectors * LANES;
+    outlook *const ahead = &w->ahead;
+    const char *next = NULL, *next_end = NULL;
+    ahead->noted = ahead->asked = 0;
     for (const instruction *op = p->code, *stop = op + p->length; op < stop; op++) {
         REAL *const out = registers + op->result;
         NAME(lanes) *const d = (NAME(lanes) *)out;
+        ASK
         switch ((enum opcode)op->opcode) {
         case OP_load_vector:
             NAME(load)(out, &j->inputs[op->operands[0]], 4, w, j->dims, end);
@@ -238,7 +259,10 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
         }
         case OP_dot: {
             const NAME(lanes) *a = R(0), *b = R(1);
-            EACH_VECTOR d[k] = (E(a) * E(b) - Z(a) * Z(b)) - (X(a) * X(b) + Y(a) * Y(b));
+            if (a == b) /* half as much to read */
+                EACH_VECTOR d[k] = (E(a) * E(a) - Z(a) * Z(a)) - (X(a) * X(a) + Y(a) * Y(a));
+            else
+                EACH_VECTOR d[k] = (E(a) * E(b) - Z(a) * Z(b)) - (X(a) * X(b) + Y(a) * Y(b));
             break;
         }
         case OP_cross: {
@@ -282,6 +306,8 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
             break;
         }
     }
+    while (next < next_end || ahead->asked < ahead->noted)
+        ASK
 }
 
 #pragma GCC diagnostic pop
@@ -341,3 +367,4 @@ static void NAME(run_chunk)(const job *j, ptrdiff_t first, ptrdiff_t end, void *
 #undef E
 #undef EACH_VECTOR
 #undef EACH_COMPONENT
+#undef ASK

@@ -42,6 +42,10 @@ typedef struct {
     int single; /* float32, else float64 */
 } column;
 
+static inline ptrdiff_t size_of(const column *c) {
+    return c->single ? sizeof(float) : sizeof(double);
+}
+
 /* An input, or a row of an output. */
 typedef struct {
     column columns[4]; /* x, y, z, E; a scalar has the first only */
@@ -80,9 +84,33 @@ static void collapse(job *j, operand *operands, int count) {
     }
     j->dims = last + 1;
     for (operand *o = operands; o < operands + count; o++) {
-        const ptrdiff_t event = 4 * (o->columns[0].single ? sizeof(float) : sizeof(double));
+        const ptrdiff_t event = 4 * size_of(&o->columns[0]);
         o->packed &= o->columns[0].strides[last] == event || j->shape[last] == 1;
     }
+}
+
+/* Memory is idle while the processor computes: meanwhile what comes next is brought into the cache. To ask for memory
+ * that is not there, or of somebody else, does no harm. */
+#define PREFETCH(address, bytes)                               \
+    for (size_t line = 0; line < (bytes); line += CACHE_LINE) \
+    __builtin_prefetch((const char *)(address) + line)
+
+/* The memory that the next block needs, in the order in which this one comes upon it. A few of its lines are asked for
+ * with every operation: if it were all at once, the processor would wait for a place to note what it has asked for. */
+enum { STRETCHES = 64, AT_ONCE = 4 * CACHE_LINE };
+
+typedef struct {
+    struct {
+        const char *data, *end;
+    } stretches[STRETCHES];
+    int noted, asked;
+} outlook;
+
+static inline void note(outlook *ahead, const char *data, ptrdiff_t bytes) {
+    if (ahead->noted == STRETCHES)
+        return;
+    ahead->stretches[ahead->noted].data = data;
+    ahead->stretches[ahead->noted++].end = data + bytes;
 }
 
 /* The events of a block as runs along the innermost dimension. */
@@ -90,6 +118,7 @@ typedef struct {
     int events, runs;
     int lane[BLOCK + 1]; /* first lane of each run, then the number of events */
     ptrdiff_t *index;    /* of the first event of each run, dims numbers each */
+    outlook ahead;
 } walk;
 
 static void walk_block(walk *w, const job *j, ptrdiff_t first, int events) {
@@ -123,6 +152,12 @@ static inline char *run_address(const column *c, const walk *w, int run, int dim
  * columns without gaps; one value for all events; anything else. */
 enum { PACKED, PERMUTED, COLUMNS, SHARED, SCATTERED };
 
+typedef struct {
+    const operand *operand;
+    int layout;
+    char *data; /* of PACKED and PERMUTED: the first number of event 0 */
+} place;
+
 /* A tape from event first up to, not including, end. */
 typedef void straight_function(const job *, ptrdiff_t first, ptrdiff_t end);
 
@@ -132,11 +167,6 @@ typedef void chunk_function(const job *, ptrdiff_t first, ptrdiff_t end, void *r
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define PAIR_(a, b) a##_##b
 #define PAIR(a, b) PAIR_(a, b)
-
-/* Memory is idle while a block is computed: meanwhile what the next block needs comes into the cache. */
-#define PREFETCH(address, distance, bytes, write)                                  \
-    for (size_t line = 0; line < (bytes); line += CACHE_LINE)                      \
-    __builtin_prefetch((const char *)(address) + (distance) + line, (write))
 
 #ifdef __has_builtin
 #if __has_builtin(__builtin_shufflevector) && __has_builtin(__builtin_convertvector)

@@ -80,7 +80,6 @@ typedef REAL MEMORY(reals_anywhere) __attribute__((vector_size(COUNT * REAL_SIZE
 /* COUNT packed events as four rows, one for each number of an event. They are converted first, as part of the load. */
 static inline __attribute__((always_inline)) void MEMORY(read_events)(MEMORY(reals) rows[4], const char *data) {
     const MEMORY(packed_anywhere) *from = (const MEMORY(packed_anywhere) *)data;
-    PREFETCH(from, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *from, 0);
     const MEMORY(reals) a = __builtin_convertvector(from[0], MEMORY(reals));
     const MEMORY(reals) b = __builtin_convertvector(from[1], MEMORY(reals));
     const MEMORY(reals) c = __builtin_convertvector(from[2], MEMORY(reals));
@@ -96,7 +95,6 @@ static inline __attribute__((always_inline)) void MEMORY(write_events)(const MEM
     const MEMORY(packed) low_even = LOW(rows[0], rows[2]), high_even = HIGH(rows[0], rows[2]);
     const MEMORY(packed) low_odd = LOW(rows[1], rows[3]), high_odd = HIGH(rows[1], rows[3]);
     MEMORY(packed_anywhere) *to = (MEMORY(packed_anywhere) *)data;
-    PREFETCH(to, 4 * BLOCK * sizeof(STORAGE), 4 * sizeof *to, 1);
     to[0] = LOW(low_even, low_odd);
     to[1] = HIGH(low_even, low_odd);
     to[2] = LOW(high_even, high_odd);

@@ -4,32 +4,33 @@
  */
 #define LINE(name) JOIN(PAIR(name, STORAGE), SET, REAL)
 
-static void LINE(gather)(const operand *from, int width, ptrdiff_t event, REAL out[4][LANES]) {
+static void LINE(gather)(const operand *from, int width, ptrdiff_t event, NAME(lanes) out[4]) {
     for (int m = 0; m < width; m++) {
         const column *c = &from->columns[m];
         const char *data = c->data + event * c->strides[0];
         if (c->single)
-            NAME(load_run_float)(out[m], data, c->strides[0], LANES);
+            NAME(load_run_float)((REAL *)&out[m], data, c->strides[0], LANES);
         else
-            NAME(load_run_double)(out[m], data, c->strides[0], LANES);
+            NAME(load_run_double)((REAL *)&out[m], data, c->strides[0], LANES);
     }
 }
 
-static void LINE(scatter)(const operand *to, int width, ptrdiff_t event, const REAL in[4][LANES]) {
+static void LINE(scatter)(const operand *to, int width, ptrdiff_t event, const NAME(lanes) in[4]) {
     for (int m = 0; m < width; m++) {
         const column *c = &to->columns[m];
         if (!c->data)
             continue;
         char *data = c->data + event * c->strides[0];
         if (c->single)
-            NAME(store_run_float)(in[m], data, c->strides[0], LANES);
+            NAME(store_run_float)((const REAL *)&in[m], data, c->strides[0], LANES);
         else
-            NAME(store_run_double)(in[m], data, c->strides[0], LANES);
+            NAME(store_run_double)((const REAL *)&in[m], data, c->strides[0], LANES);
     }
 }
 
-/* How an operand of this width lies in memory. */
-static int LINE(layout)(const operand *o, int width) {
+/* Where an operand of this width lies in memory. */
+static place LINE(place)(const operand *o, int width) {
+    place p = {o, SCATTERED, o->columns[0].data};
     int contiguous = 1, same = 1;
     for (int m = 0; m < width; m++) {
         const column *c = &o->columns[m];
@@ -38,12 +39,17 @@ static int LINE(layout)(const operand *o, int width) {
         same &= fits && c->strides[0] == 0;
     }
     if (o->packed && o->columns[0].single == (STORAGE_SIZE == 4)) {
-        int permuted = 0;
+        p.layout = PACKED;
+        p.data = o->columns[o->order[0]].data;
         for (int i = 0; i < 4; i++)
-            permuted |= o->order[i] != i;
-        return permuted ? PERMUTED : PACKED;
+            if (o->order[i] != i)
+                p.layout = PERMUTED;
+    } else if (contiguous) {
+        p.layout = COLUMNS;
+    } else if (same) {
+        p.layout = SHARED;
     }
-    return contiguous ? COLUMNS : same ? SHARED : SCATTERED;
+    return p;
 }
 
 static inline __attribute__((always_inline)) NAME(lanes) LINE(read)(const char *data) {
@@ -56,41 +62,64 @@ static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char
     return (REAL)value - (NAME(lanes)){0}; /* a sum would lose the sign of -0 */
 }
 
-static inline __attribute__((always_inline)) void LINE(take)(const operand *from, int layout, int width,
-                                                             ptrdiff_t event, NAME(lanes) out[4]) {
-    if ((layout == PACKED || layout == PERMUTED) && width == 4) {
-        LINE(reals) rows[4];
-        LINE(read_events)(rows, from->columns[from->order[0]].data + event * 4 * STORAGE_SIZE);
+/* The vector of packed events that is a few vectors on; prefetching memory of somebody else does no harm. */
+#define FETCH(place, event) \
+    PREFETCH((place).data + ((event) + BLOCK) * 4 * STORAGE_SIZE, LANES * 4 * STORAGE_SIZE)
+
+/* In take and give only what is copied is indexed by a variable: the rest can stay in the processor's registers. */
+static inline __attribute__((always_inline)) void LINE(take)(place from, int width, ptrdiff_t event,
+                                                             NAME(lanes) out[4]) {
+    const column *columns = from.operand->columns;
+    NAME(lanes) copy[4];
+    if (width == 4 && from.layout <= PERMUTED)
+        FETCH(from, event);
+    if (width == 4 && from.layout == PACKED) {
+        LINE(read_events)(out, from.data + event * 4 * STORAGE_SIZE);
+    } else if (width == 4 && from.layout == PERMUTED) {
+        NAME(lanes) rows[4];
+        LINE(read_events)(rows, from.data + event * 4 * STORAGE_SIZE);
         for (int i = 0; i < 4; i++)
-            out[layout == PACKED ? i : from->order[i]] = rows[i];
-    } else if (layout == COLUMNS) {
+            copy[from.operand->order[i]] = rows[i];
+        for (int m = 0; m < 4; m++)
+            out[m] = copy[m];
+    } else if (from.layout == COLUMNS) {
         for (int m = 0; m < width; m++)
-            out[m] = LINE(read)(from->columns[m].data + event * STORAGE_SIZE);
-    } else if (layout == SHARED) {
+            out[m] = LINE(read)(columns[m].data + event * STORAGE_SIZE);
+    } else if (from.layout == SHARED) {
         for (int m = 0; m < width; m++)
-            out[m] = LINE(repeat)(from->columns[m].data);
+            out[m] = LINE(repeat)(columns[m].data);
     } else {
-        REAL lanes[4][LANES];
-        LINE(gather)(from, width, event, lanes);
-        memcpy(out, lanes, width * sizeof *out);
+        LINE(gather)(from.operand, width, event, copy);
+        for (int m = 0; m < width; m++)
+            out[m] = copy[m];
     }
 }
 
-static inline __attribute__((always_inline)) void LINE(give)(const operand *to, int layout, int width, ptrdiff_t event,
+static inline __attribute__((always_inline)) void LINE(give)(place to, int width, ptrdiff_t event,
                                                              const NAME(lanes) in[4]) {
-    if ((layout == PACKED || layout == PERMUTED) && width == 4) {
-        LINE(packed) rows[4];
+    const column *columns = to.operand->columns;
+    NAME(lanes) copy[4];
+    LINE(packed) rows[4];
+    if (width == 4 && to.layout <= PERMUTED)
+        FETCH(to, event);
+    if (width == 4 && to.layout == PACKED) {
         for (int i = 0; i < 4; i++)
-            rows[i] = __builtin_convertvector(in[layout == PACKED ? i : to->order[i]], LINE(packed));
-        LINE(write_events)(rows, to->columns[to->order[0]].data + event * 4 * STORAGE_SIZE);
-    } else if (layout == COLUMNS) {
+            rows[i] = __builtin_convertvector(in[i], LINE(packed));
+        LINE(write_events)(rows, to.data + event * 4 * STORAGE_SIZE);
+    } else if (width == 4 && to.layout == PERMUTED) {
+        for (int m = 0; m < 4; m++)
+            copy[m] = in[m];
+        for (int i = 0; i < 4; i++)
+            rows[i] = __builtin_convertvector(copy[to.operand->order[i]], LINE(packed));
+        LINE(write_events)(rows, to.data + event * 4 * STORAGE_SIZE);
+    } else if (to.layout == COLUMNS) {
         for (int m = 0; m < width; m++)
-            *(LINE(packed_anywhere) *)(to->columns[m].data + event * STORAGE_SIZE) =
+            *(LINE(packed_anywhere) *)(columns[m].data + event * STORAGE_SIZE) =
                 __builtin_convertvector(in[m], LINE(packed));
     } else {
-        REAL lanes[4][LANES];
-        memcpy(lanes, in, width * sizeof *in);
-        LINE(scatter)(to, width, event, lanes);
+        for (int m = 0; m < width; m++)
+            copy[m] = in[m];
+        LINE(scatter)(to.operand, width, event, copy);
     }
 }
 
@@ -104,3 +133,4 @@ static ptrdiff_t LINE(run_straight)(const job *j, ptrdiff_t first, ptrdiff_t end
 }
 
 #undef LINE
+#undef FETCH

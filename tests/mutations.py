@@ -35,6 +35,7 @@ EMITTED = (
 )
 INTERPRETED_BOUNDS = ("test_bounds.py", "-k", "interpreted")
 STRAIGHT_BOUNDS = ("test_bounds.py", "-k", "straight and wave")
+SCHEDULE = ("test_codegen.py",)
 FORK = ("test_processes.py", "-k", "fork")
 KERNELS = ("test_kernels.py",)
 
@@ -205,7 +206,7 @@ MUTATIONS = [
     Mutation("cpu/executor.h", "        if (count & 1)\n", "", CPU),
     Mutation("cpu/_executor.pyx", "and not _forked", "", FORK),
     # Straight-line code
-    Mutation("cpu/straight_line.h", "permuted |= o->order[i] != i;", "permuted |= 0;", EMITTED),
+    Mutation("cpu/straight_line.h", "if (o->order[i] != i)", "if (0)", EMITTED),
     Mutation(
         "cpu/straight_line.h",
         "const ptrdiff_t stop = end - (end - first) % LANES;",
@@ -220,23 +221,21 @@ MUTATIONS = [
         EMITTED,
     ),
     Mutation("cpu/straight_line.h", "        if (!c->data)\n            continue;\n", "", EMITTED),
+    Mutation("cpu/straight_line.h", "copy[from.operand->order[i]] = rows[i];", "copy[i] = rows[i];", EMITTED),
+    Mutation("cpu/straight_line.h", "copy[to.operand->order[i]]", "copy[i]", EMITTED),
+    Mutation("cpu/codegen/emit.py", "lambda a, s, b: a - s * b,", "lambda a, s, b: a + s * b,", EMITTED),
     Mutation(
-        "cpu/emit.py", '"vsub_scaled": "{0}{m} - {1} * {2}{m}"', '"vsub_scaled": "{0}{m} + {1} * {2}{m}"', EMITTED
-    ),
-    Mutation(
-        "cpu/emit.py",
-        "({0}E * {1}E - {0}z * {1}z) - ({0}x * {1}x + {0}y * {1}y)",
-        "{0}E * {1}E - {0}z * {1}z - {0}x * {1}x - {0}y * {1}y",
+        "cpu/codegen/emit.py",
+        "(a[3] * b[3] - a[2] * b[2]) - (a[0] * b[0] + a[1] * b[1])",
+        "a[3] * b[3] - a[2] * b[2] - a[0] * b[0] - a[1] * b[1]",
         EMITTED,
     ),
-    Mutation(
-        "cpu/emit.py",
-        "({0}z * {r}yE - {0}y * {r}zE) - {0}E * {r}yz",
-        "({0}z * {r}yE - {0}y * {r}zE) + {0}E * {r}yz",
-        EMITTED,
-    ),
-    Mutation("cpu/emit.py", "'' if m == 'E' else '-'", "'-'", EMITTED),
-    Mutation("cpu/emit.py", "(REAL){float(value).hex()}", "(REAL){float(value):.15g}", EMITTED),
+    Mutation("cpu/codegen/emit.py", "(z * yE - y * zE) - E * yz,", "(z * yE - y * zE) + E * yz,", EMITTED),
+    Mutation("cpu/codegen/emit.py", "return -x, -y, -z, energy", "return -x, -y, -z, -energy", EMITTED),
+    Mutation("cpu/codegen/emit.py", "(REAL){float(value).hex()}", "(REAL){float(value):.15g}", EMITTED),
+    Mutation("cpu/codegen/schedule.py", "if not needs[reader]:", "if len(needs[reader]) < 2:", SCHEDULE),
+    Mutation("cpu/codegen/schedule.py", "if live >= registers:", "if live > 99 * registers:", SCHEDULE),
+    Mutation("cpu/codegen/schedule.py", "ahead[n], -n)", "-n)", SCHEDULE),
     # The GPU's kernel, interpreted
     Mutation(
         "kernels/tape_kernel.py",
