@@ -8,10 +8,18 @@ from numpy import dtype, empty, ndarray
 from fastcov.cpu.threads import default_threads
 from fastcov.opcodes import OPCODES
 
-from cpython.buffer cimport PyBUF_RECORDS, PyBUF_RECORDS_RO, PyBuffer_Release, PyObject_GetBuffer
-from cpython.exc cimport PyErr_CheckSignals
+from cpython.buffer cimport (
+    PyBUF_RECORDS,
+    PyBUF_RECORDS_RO,
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Clear
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from libc.stdint cimport int32_t
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 cdef extern from "executor.h" nogil:
@@ -69,6 +77,33 @@ cdef extern from "executor.h" nogil:
     void store_number(const column *, double value)
     void add_chunk(double *levels, const double *chunk, int sums, unsigned long long count)
     double finish_sum(const double *levels, int sums, int s, unsigned long long count)
+
+# DLPack's array, and its table of functions that a type of arrays may have as `__dlpack_c_exchange_api__`.
+cdef struct dlpack_array:
+    void *data
+    int32_t device_type
+    int32_t device_number
+    int32_t ndim
+    uint8_t kind
+    uint8_t bits
+    uint16_t lanes
+    int64_t *shape
+    int64_t *strides  # in elements
+    uint64_t offset
+
+cdef struct dlpack_functions:
+    uint32_t major
+    uint32_t minor
+    void *previous
+    void *allocate
+    void *export_managed
+    void *import_managed
+    int (*export)(void *, dlpack_array *) noexcept
+    void *current_stream
+
+cdef uint32_t DLPACK_MAJOR = 1
+cdef int DLPACK_CPU = 1
+cdef int DLPACK_FLOAT = 2
 
 # In units of events times operations of the tape; one takes 0.1 to 0.3 ns. There is a further thread for every
 # WORK_PER_THREAD of them: below that, waking it takes longer than it saves.
@@ -283,13 +318,16 @@ cdef class Program:
     def call(self, tuple inputs):
         """Run the tape on the usual kind of arrays and return the tuple of outputs, or None for any other kind.
 
-        The usual kind: vectors are ndarrays (N, 4), or (4,) for all events, scalars are floats or ndarrays (N,) or (),
-        all of the same native dtype, float32 or float64, at least one of them with events. Computed in float64; the
-        outputs, sums too, are of the inputs' dtype.
+        The usual kind: vectors are arrays (N, 4), or (4,) for all events, scalars are floats or arrays (N,) or (),
+        all of the same native dtype, float32 or float64, at least one of them with events. All arrays are ndarrays, or
+        all are of one library whose arrays have DLPack's `__dlpack_c_exchange_api__`: what that shows of their memory is
+        taken as it is. Computed in float64; the outputs, sums too, are ndarrays of the inputs' dtype.
         """
         cdef _Call call
         cdef Py_ssize_t events = -1
         cdef Py_buffer *view
+        cdef const dlpack_functions *functions
+        cdef const dlpack_functions *library = NULL
         cdef int n, width, single = -1
         cdef int axes[4]
         if len(inputs) != self.inputs:
@@ -298,18 +336,23 @@ cdef class Program:
         for n in range(self.inputs):
             value = inputs[n]
             width = self.input_width[n]
+            if width == 1 and PyFloat_CheckExact(value):
+                call.take_input(n, value)
+                continue
+            functions = NULL
             if type(value) is not ndarray:
-                if width == 1 and PyFloat_CheckExact(value):
-                    call.take_input(n, value)
-                    continue
+                functions = _dlpack_functions(type(value))
+                if functions == NULL or not call.take_exported(n, value, functions):
+                    return None
+            elif value.dtype is FLOAT64 or value.dtype is FLOAT32:
+                call.take_input(n, value)
+            else:
                 return None
-            if value.dtype is not FLOAT64 and value.dtype is not FLOAT32:
-                return None
-            call.take_input(n, value)
             view = &call.views[4 * n]
             if single < 0:
                 single = view.itemsize == 4
-            elif single != (view.itemsize == 4):
+                library = functions
+            elif single != (view.itemsize == 4) or functions != library:
                 return None
             if width == 4 and (view.ndim == 0 or view.shape[view.ndim - 1] != 4):
                 return None
@@ -337,6 +380,16 @@ cdef class Program:
         return tuple(results)
 
 
+cdef const dlpack_functions *_dlpack_functions(kind) except? NULL:
+    """DLPack's table of a type, or NULL where it has none of the version known here."""
+    cdef const dlpack_functions *found
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return NULL
+    found = <const dlpack_functions *>PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
+    return found if found.major == DLPACK_MAJOR and found.export != NULL else NULL
+
+
 cdef int _read_axes(int *target, axes) except -1:
     cdef int m
     for m in range(4):
@@ -360,6 +413,7 @@ cdef class _Call:
     cdef Program program
     cdef Py_buffer *views  # four for each input, one for each output
     cdef double *numbers  # inputs that are Python floats
+    cdef Py_ssize_t *exported  # shape and strides, two each, of every input that came by DLPack
     cdef operand *operands
     cdef Py_ssize_t *strides
     cdef job job
@@ -369,6 +423,7 @@ cdef class _Call:
         self.program = program
         self.views = <Py_buffer *>_allocate(4 * program.inputs + program.outputs, sizeof(Py_buffer))
         self.numbers = <double *>_allocate(program.inputs, sizeof(double))
+        self.exported = <Py_ssize_t *>_allocate(4 * program.inputs, sizeof(Py_ssize_t))
         self.operands = <operand *>_allocate(program.inputs + program.rows, sizeof(operand))
         self.job.program = &program.program
         self.job.inputs = self.operands
@@ -381,6 +436,7 @@ cdef class _Call:
                 PyBuffer_Release(&self.views[n])
         free(self.views)
         free(self.numbers)
+        free(self.exported)
         free(self.operands)
         free(self.strides)
         free(self.job.chunk_sums)
@@ -405,6 +461,29 @@ cdef class _Call:
         except (BufferError, TypeError, ValueError) as error:
             raise TypeError(f"{name}: {error}") from None
         return 0
+
+    cdef bint take_exported(self, int n, object value, const dlpack_functions *functions) except -1:
+        """Take the memory of an array that DLPack shows; whether it is on the CPU, float32 or float64 and of few axes."""
+        cdef Py_buffer *view = &self.views[4 * n]
+        cdef dlpack_array array
+        cdef int d
+        if functions.export(<void *>value, &array) != 0:
+            PyErr_Clear()
+            return False
+        if array.device_type != DLPACK_CPU or array.data == NULL or array.ndim > 2:
+            return False
+        if array.kind != DLPACK_FLOAT or array.lanes != 1 or array.bits not in (32, 64):
+            return False
+        PyBuffer_FillInfo(view, value, <char *>array.data + array.offset, 0, True, PyBUF_SIMPLE)
+        view.itemsize = array.bits // 8
+        view.format = "f" if array.bits == 32 else "d"
+        view.ndim = array.ndim
+        view.shape = self.exported + 4 * n
+        view.strides = view.shape + 2
+        for d in range(array.ndim):
+            view.shape[d] = array.shape[d]
+            view.strides[d] = array.strides[d] * view.itemsize
+        return True
 
     cdef int set_shape(self, tuple shape) except -1:
         cdef int n, m, d

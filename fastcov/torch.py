@@ -109,12 +109,7 @@ def plain_calls(tape: Tape) -> dict[type, Callable[[tuple[Any, ...]], tuple[Tens
 
     def call(args: tuple[Any, ...]) -> tuple[Tensor, ...] | None:
         how = hows.get(args[0].dtype)
-        if how is None or len(args) != count:
-            return None
-        for x in args:
-            if type(x) is not Tensor or not x.is_cpu or x.dtype is not how.dtype or x.layout is not torch.strided:
-                return None
-        return apply(how, args)
+        return None if how is None or len(args) != count else _run_usual(how, args)
 
     return {Tensor: call}
 
@@ -187,26 +182,54 @@ def _addresses(x: Tensor) -> np.ndarray:
 
 def apply(how: How, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run a tape on tensors, one an input, so that torch can differentiate it, transform it and capture it."""
+    results = _run_usual(how, tensors)
+    if results is not None:
+        return results
     captured = _captured(tensors)
-    if torch._C._are_functorch_transforms_active() or _differentiated(tensors):
+    differentiated = torch._C._are_functorch_transforms_active() or _differentiated(tensors)
+    if differentiated and not torch.compiler.is_dynamo_compiling():
         run: Callable[..., tuple[Tensor, ...]] = _Run.apply if captured else _apply_plain
-        return run(how, *tensors)
+        return run(how, None, *tensors)
     return tuple(_operator(how, how.tape.text, tensors)) if captured else _run_plain(how, tensors)
+
+
+def _run_usual(how: How, tensors: Sequence[Any]) -> tuple[Tensor, ...] | None:
+    """Run a tape on strided tensors of the CPU, all of one dtype, as `apply` does; None for any other arguments."""
+    if not how.plain or _watched():
+        return None
+    for x in tensors:
+        if (type(x) is not Tensor and type(x) is not Parameter) or x.is_neg():
+            return None
+    if tensors[0].dtype is not how.dtype:
+        return None
+    # What has no memory of its own, such as the tensors of a transform, the executor gives back.
+    arrays = dispatch.program_of(how.tape).call(tuple(tensors))
+    if arrays is None:
+        return None
+    results = tuple([torch.from_numpy(array) for array in arrays])
+    return _apply_plain(how, results, *tensors) if _differentiated(tensors) else results
+
+
+def _watched() -> bool:
+    """Whether torch has to see whatever happens, besides derivatives."""
+    return (
+        torch.compiler.is_dynamo_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+    )
 
 
 def _captured(tensors: Sequence[Tensor]) -> bool:
     """Whether torch has to see what happens to these tensors, besides derivatives."""
-    if (
-        torch.compiler.is_dynamo_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._get_tracing_state() is not None
-    ):
+    if _watched():
         return True
     for x in tensors:
         if (type(x) is not Tensor and type(x) is not Parameter) or not (x.is_cpu or x.is_cuda):
             return True
         if torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._C._functorch.is_legacy_batchedtensor(x):
+            return True
+        if torch._is_functional_tensor(x):
             return True
     return False
 
@@ -214,15 +237,12 @@ def _captured(tensors: Sequence[Tensor]) -> bool:
 def _differentiated(tensors: Sequence[Tensor]) -> bool:
     if forward_ad._current_level >= 0:
         return True
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return torch.is_grad_enabled() and any([x.requires_grad for x in tensors])
 
 
+@torch._disable_dynamo
 def _run_plain(how: How, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run a tape on tensors that are nothing but memory."""
-    if how.plain and tensors[0].dtype is how.dtype and all(x.is_cpu for x in tensors):
-        results = dispatch.program_of(how.tape).call(tuple([x.numpy(force=True) for x in tensors]))
-        if results is not None:
-            return tuple([torch.from_numpy(result) for result in results])
     return _executed(how, arrays.arguments(how.tape.inputs, tensors, _checked, torch.float64))
 
 
@@ -313,32 +333,36 @@ def interpret(
 
 
 class _Run(Function):
-    """Runs a tape; arguments and results as those of `apply`."""
+    """Runs a tape; arguments and results as those of `apply`, and the results where they are known already."""
 
     @staticmethod
-    def forward(how: How, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(how: How, results: tuple[Tensor, ...] | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+        if results is not None:
+            return results
         if not _captured(tensors):
             return _run_plain(how, tensors)
         return tuple(_operator(how, how.tape.text, tensors, _below_autograd))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.how, *tensors = inputs
+        ctx.how, _, *tensors = inputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-        return None, *_pulled_back(ctx.how, ctx.saved_tensors, cotangents, ctx.needs_input_grad[1:])
+        return None, None, *_pulled_back(ctx.how, ctx.saved_tensors, cotangents, ctx.needs_input_grad[2:])
 
     @staticmethod
-    def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Any:
+    def jvp(ctx: Any, _how: None, _results: None, *tangents: Tensor | None) -> Any:
         return _pushed_forward(ctx.how, ctx.saved_tensors, tangents)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], how: How, *tensors: Tensor) -> Any:
-        return _batched(how, tensors, in_dims[1:], info.batch_size)
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], how: How, _: tuple[Tensor, ...] | None, *tensors: Tensor
+    ) -> Any:
+        return _batched(how, tensors, in_dims[2:], info.batch_size)
 
 
 # Function.apply without its search for functorch transforms and default arguments, which takes longer than a small run.
@@ -377,9 +401,10 @@ def _pulled_back(
 
 def _shared(how: How, tensors: Sequence[Tensor]) -> tuple[bool, ...]:
     """Which tensors are one value for several events."""
-    leading = [x.shape[: x.ndim - own] for x, own in zip(tensors, how.own_axes, strict=True)]
-    if leading.count(leading[0]) == len(leading):
-        return (False,) * len(leading)
+    shapes = list(zip([x.shape for x in tensors], how.own_axes, strict=True))
+    if shapes.count(shapes[0]) == len(shapes):
+        return (False,) * len(shapes)
+    leading = [shape[: len(shape) - own] for shape, own in shapes]
     events = arrays.broadcast(leading)
     return tuple([shape != events and all(size == 1 for size in shape) for shape in leading])
 
@@ -565,7 +590,7 @@ def _run_autograd(inputs: Sequence[Tensor], *options: Any) -> list[Tensor]:
         raise RuntimeError(_TRANSFORMED)
     if _differentiated(inputs):
         how, _ = _arguments(inputs, *options)
-        return list(_apply_plain(how, *inputs))
+        return list(_apply_plain(how, None, *inputs))
     return _below_autograd(inputs, *options)
 
 
