@@ -188,13 +188,14 @@ cdef class Program:
     cdef int *output_sum  # the first of its numbers in the sums, or -1
     cdef readonly bint compiled  # whether there is straight-line code for this tape, for some instruction set
     cdef bint interpret
-    cdef list input_names
+    cdef list input_names, output_names
 
     def __cinit__(self, tape, bint interpret=False):
         cdef int n
         self.tape = tape
         self.inputs, self.outputs = len(tape.inputs), len(tape.outputs)
         self.input_names = [f"input {one.name}" for one in tape.inputs]
+        self.output_names = [f"output {n}" for n in range(self.outputs)]
         self.input_width = <int *>_allocate(self.inputs, sizeof(int))
         for n, one in enumerate(tape.inputs):
             self.input_width[n] = 4 if one.kind == "vector" else 1
@@ -562,7 +563,7 @@ cdef class _Call:
         cdef int leading, d, row, m
         cdef bint summed = self.program.output_sum[n] >= 0
         cdef operand *target
-        name = f"output {n}"
+        name = self.program.output_names[n]
         self.take(view, value, PyBUF_RECORDS, name)
         leading = view.ndim - own
         if leading != (0 if summed else self.dims):

@@ -237,7 +237,7 @@ def _captured(tensors: Sequence[Tensor]) -> bool:
 def _differentiated(tensors: Sequence[Tensor]) -> bool:
     if forward_ad._current_level >= 0:
         return True
-    return torch.is_grad_enabled() and any([x.requires_grad for x in tensors])
+    return torch.is_grad_enabled() and True in [x.requires_grad for x in tensors]
 
 
 @torch._disable_dynamo
@@ -378,7 +378,8 @@ def _pulled_back(
     kept = tuple([c is not None for c in cotangents])
     if True not in kept:
         return [None] * len(tensors)
-    shared = _shared(how, tensors)
+    alike = _alike(how, tensors)
+    shared = (False,) * len(tensors) if alike else _shared(how, tensors)
     parts, split = _cotangent_inputs(how, len(tensors), cotangents)
     key = "vjp", wanted, shared, kept, split
     pulling = how.derivatives.get(key)
@@ -387,26 +388,31 @@ def _pulled_back(
         tape = _with_columns(tape, split, how.order)
         pulling = how.derivatives[key] = replace(how, tape=tape, components=how.order, stacked=False)
     gradients = iter(apply(pulling, [*tensors, *parts]))
-    found: list[Tensor | None] = []
-    for x, want in zip(tensors, wanted, strict=True):
-        if not want:
-            found.append(None)
-            continue
-        gradient = next(gradients)
-        if gradient.shape != x.shape:
-            gradient = gradient.sum_to_size(x.shape) if gradient.ndim >= x.ndim else gradient.reshape(x.shape)
-        found.append(gradient if gradient.dtype is x.dtype else gradient.to(x.dtype))
-    return found
+    found = [next(gradients) if want else None for want in wanted]
+    return found if alike else [g if g is None else _fitted(g, x) for g, x in zip(found, tensors, strict=True)]
+
+
+def _alike(how: How, tensors: Sequence[Tensor]) -> bool:
+    """Whether all tensors have the shape of the same inputs for the same events, and the dtype of the outputs."""
+    first = tensors[0].shape
+    for x, own in zip(tensors, how.own_axes, strict=True):
+        if own != how.own_axes[0] or x.dtype is not how.dtype or x.shape != first:
+            return False
+    return True
 
 
 def _shared(how: How, tensors: Sequence[Tensor]) -> tuple[bool, ...]:
     """Which tensors are one value for several events."""
-    shapes = list(zip([x.shape for x in tensors], how.own_axes, strict=True))
-    if shapes.count(shapes[0]) == len(shapes):
-        return (False,) * len(shapes)
-    leading = [shape[: len(shape) - own] for shape, own in shapes]
+    leading = [x.shape[: x.ndim - own] for x, own in zip(tensors, how.own_axes, strict=True)]
     events = arrays.broadcast(leading)
     return tuple([shape != events and all(size == 1 for size in shape) for shape in leading])
+
+
+def _fitted(gradient: Tensor, x: Tensor) -> Tensor:
+    """The gradient in the shape and dtype of the tensor."""
+    if gradient.shape != x.shape:
+        gradient = gradient.sum_to_size(x.shape) if gradient.ndim >= x.ndim else gradient.reshape(x.shape)
+    return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
 
 
 def _cotangent_inputs(

@@ -529,6 +529,50 @@ def test_call_leaves_the_unusual_alone():
         assert program.call(inputs) is None
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_call_takes_what_dlpack_exports(dtype):
+    torch = pytest.importorskip("torch")
+    program = Program(MIXED)
+    arrays = tuple(random_inputs(MIXED, (5,), dtype))
+    wanted = program.call(arrays)
+    a, b, s = (torch.from_numpy(x) for x in arrays)
+    wide = torch.stack((s, s), -1)[:, 0]
+    for inputs in ((a, b, s), (a.flip(0).flip(0), torch.stack((b, b), -1)[..., 1], wide), (a.requires_grad_(), b, s)):
+        for x, y in zip(program.call(inputs), wanted, strict=True):
+            assert type(x) is np.ndarray
+            assert same(x, y)
+    for x, y in zip(program.call((a, b[1], 0.25)), program.call((arrays[0], arrays[1][1], 0.25)), strict=True):
+        assert same(x, y)
+
+
+def test_call_leaves_what_dlpack_cannot_export():
+    torch = pytest.importorskip("torch")
+    program = Program(MIXED)
+    arrays = random_inputs(MIXED, (5,))
+    a, b, s = (torch.from_numpy(x) for x in arrays)
+    for inputs in (
+        (arrays[0], b, s),
+        (a, arrays[1], s),
+        (a, b, s.float()),
+        (a, b[:4], s),
+        (a, b[None], s),
+        (a, b[:, :3], s),
+        (a, b.long(), s),
+        (a.bfloat16(), b.bfloat16(), s.bfloat16()),
+        (a, b.to("meta"), s),
+        (a, b.to_sparse(), s),
+        (a, torch._efficientzerotensor((5, 4), dtype=torch.float64), s),
+        (a, torch._to_functional_tensor(b), s),
+        (a[:0], b[:0], s[:0]),
+    ):
+        assert program.call(inputs) is None
+
+    class Table:
+        __dlpack_c_exchange_api__ = None
+
+    assert program.call((a, Table(), s)) is None
+
+
 def bad_runs():
     a, b, s = random_inputs(MIXED, (6,))
     outs = [np.zeros((*((6,) * (not o.summed)), *TAILS[o.kind])) for o in MIXED.outputs]

@@ -119,6 +119,48 @@ def test_layouts():
     assert ratio(momenta(0), r[:1]).shape == (0,)
 
 
+def unusual_tensors(x):
+    left = []
+    for transform in (grad, torch.func.functionalize):
+        transform(lambda x: (left.append(x), x.sum())[1])(x)
+    return {
+        "of a transform that is over": left[0],
+        "of a functionalization that is over": left[1],
+        "functional": torch._to_functional_tensor(x),
+        "negative": torch.view_as_complex(torch.stack((x, -x), -1)).conj().imag,
+        "parameter": torch.nn.Parameter(x),
+        "made in inference mode": torch.inference_mode()(x.clone)(),
+        "zero": torch._efficientzerotensor(x.shape, dtype=x.dtype),
+    }
+
+
+@pytest.mark.parametrize("kind", unusual_tensors(momenta(4)))
+def test_unusual_tensors_are_not_taken_for_memory(kind):
+    scaled = fc.fused(lambda p, r: fc.dot(p, r) * r)
+    p, r = momenta(4), momenta(4, seed=1)
+    scaled(p, r)
+    x = unusual_tensors(p)[kind]
+    p = torch.zeros_like(p) if kind == "zero" else p
+    for wanted, found in (((p, r), (x, r)), ((r, p), (r, x))):
+        assert torch.equal(scaled(*found), scaled(*wanted))
+    leaf = r.clone().requires_grad_()
+    cases = [((p, x), (p, p))]
+    if kind != "made in inference mode":  # which torch cannot save for backward
+        cases.append(((x, r), (p, r)))
+    for case in cases:
+        found, wanted = [torch.autograd.grad(scaled(a, leaf), leaf, cotangent)[0] for a, cotangent in case]
+        assert torch.equal(found, wanted)
+
+
+def test_a_saved_tensor_that_changes_raises():
+    p, r = momenta(3).requires_grad_(), momenta(3, seed=1)
+    ratio(momenta(3), r)
+    result = ratio(p, r)
+    r.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
 def test_mixed_dtypes_promote_and_gradients_keep_theirs():
     p, r = momenta(3).requires_grad_(), momenta(3, dtype=torch.float32).requires_grad_()
     result = ratio(p, r)
