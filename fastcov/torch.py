@@ -202,11 +202,11 @@ def _run_usual(how: How, tensors: Sequence[Any]) -> tuple[Tensor, ...] | None:
             return None
     if tensors[0].dtype is not how.dtype:
         return None
-    # What has no memory of its own, such as the tensors of a transform, the executor gives back.
-    arrays = dispatch.program_of(how.tape).call(tuple(tensors))
-    if arrays is None:
+    # The executor refuses what has no memory of its own, such as the tensors of a transform.
+    outputs = dispatch.program_of(how.tape).call(tuple(tensors))
+    if outputs is None:
         return None
-    results = tuple([torch.from_numpy(array) for array in arrays])
+    results = tuple([torch.from_numpy(output) for output in outputs])
     return _apply_plain(how, results, *tensors) if _differentiated(tensors) else results
 
 
