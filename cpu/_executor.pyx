@@ -183,6 +183,7 @@ cdef class Program:
     cdef program program
     cdef int inputs, outputs, rows
     cdef int *input_width
+    cdef int *input_shared  # whether it is one number for all events
     cdef int *output_dims  # 0 for a scalar, 1 for a vector, 2 for a matrix
     cdef int *output_row  # the first row of each output among all rows
     cdef int *output_sum  # the first of its numbers in the sums, or -1
@@ -197,7 +198,9 @@ cdef class Program:
         self.input_names = [f"input {one.name}" for one in tape.inputs]
         self.output_names = [f"output {n}" for n in range(self.outputs)]
         self.input_width = <int *>_allocate(self.inputs, sizeof(int))
+        self.input_shared = <int *>_allocate(self.inputs, sizeof(int))
         for n, one in enumerate(tape.inputs):
+            self.input_shared[n] = one.shared
             self.input_width[n] = 4 if one.kind == "vector" else 1
         self.output_dims = <int *>_allocate(self.outputs, sizeof(int))
         self.output_row = <int *>_allocate(self.outputs, sizeof(int))
@@ -268,6 +271,7 @@ cdef class Program:
         free(self.program.constants_double)
         free(self.program.constants_float)
         free(self.input_width)
+        free(self.input_shared)
         free(self.output_dims)
         free(self.output_row)
         free(self.output_sum)
@@ -319,7 +323,8 @@ cdef class Program:
     def call(self, tuple inputs):
         """Run the tape on the usual kind of arrays and return the tuple of outputs, or None for any other kind.
 
-        The usual kind: vectors are arrays (N, 4), or (4,) for all events, scalars are floats or arrays (N,) or (),
+        The usual kind: vectors are arrays (N, 4), or (4,) for all events, scalars are floats or arrays (N,) or
+        (), of which those that the tape declares shared are (),
         all of the same native dtype, float32 or float64, at least one of them with events. All arrays are ndarrays, or
         all are of one library whose arrays have DLPack's `__dlpack_c_exchange_api__`: what that shows of their memory is
         taken as it is. Computed in float64; the outputs, sums too, are ndarrays of the inputs' dtype.
@@ -357,7 +362,7 @@ cdef class Program:
                 return None
             if width == 4 and (view.ndim == 0 or view.shape[view.ndim - 1] != 4):
                 return None
-            if view.ndim == (2 if width == 4 else 1):
+            if view.ndim == (2 if width == 4 else 1) and not self.input_shared[n]:
                 if events < 0:
                     events = view.shape[0]
                 elif events != view.shape[0]:

@@ -32,6 +32,11 @@ class Options(NamedTuple):
     order: str = arrays.COMPONENTS
     out: Any = None
 
+    @property
+    def usual(self) -> bool:
+        """Whether they ask for nothing that `plain_calls` do not do."""
+        return self.out is None and self.compute != "float32" and self._replace(compute=None) == Options()
+
     def checked(self) -> "Options":
         """Raises ValueError, listing what is known, for an unknown value."""
         if self.backend is not None and self.backend not in BACKENDS:
@@ -60,6 +65,10 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Option
 
     Raises TypeError for values of several libraries.
     """
+    if values and options.usual and not isinstance(structure, Stack) and not compiling():
+        call = plain_calls(tape).get(type(values[0]))
+        if call is not None and (results := call(tuple(values))) is not None:
+            return structure.build(iter(results), stack)
     library = _library(tape.inputs, values)
     if library == "numpy":
         return _run_numpy(tape, structure, values, options)

@@ -104,14 +104,18 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: dispat
 
 def plain_calls(tape: Tape) -> dict[type, Callable[[tuple[Any, ...]], tuple[Tensor, ...] | None]]:
     """As `dispatch.plain_calls`: what runs a tape without options, here on CPU tensors of one dtype."""
-    count = len(tape.inputs)
-    hows = {dtype: How(_unshared(tape), dtype) for dtype in _DTYPES}
+    if any(one.shared for one in tape.inputs):
+        return {}
+    calls: dict[type, Callable[[tuple[Any, ...]], tuple[Tensor, ...] | None]] = tape.__dict__.setdefault("_calls", {})
+    if not calls:
+        hows = {dtype: How(tape, dtype) for dtype in _DTYPES}
 
-    def call(args: tuple[Any, ...]) -> tuple[Tensor, ...] | None:
-        how = hows.get(args[0].dtype)
-        return None if how is None or len(args) != count else _run_usual(how, args)
+        def call(args: tuple[Any, ...]) -> tuple[Tensor, ...] | None:
+            how = hows.get(args[0].dtype)
+            return None if how is None or len(args) != len(tape.inputs) else _run_usual(how, args)
 
-    return {Tensor: call}
+        calls.update({Tensor: call, Parameter: call})
+    return calls
 
 
 def _common_device(inputs: Sequence[Input], values: Sequence[Any]) -> torch.device:

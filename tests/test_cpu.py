@@ -529,6 +529,15 @@ def test_call_leaves_the_unusual_alone():
         assert program.call(inputs) is None
 
 
+def test_call_takes_one_number_for_what_is_shared():
+    inputs = *MIXED.inputs[:2], Input("s", "scalar", shared=True)
+    program = Program(Tape(inputs, MIXED.outputs, MIXED.constants, MIXED.vectors, MIXED.scalars, MIXED.code))
+    a, b, s = random_inputs(MIXED, (5,))
+    assert program.call((a, b, s)) is None
+    for x, y in zip(program.call((a, b, 0.5)), Program(MIXED).call((a, b, 0.5)), strict=True):
+        assert same(x, y)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_call_takes_what_dlpack_exports(dtype):
     torch = pytest.importorskip("torch")
