@@ -214,12 +214,16 @@ def _run_usual(how: How, tensors: Sequence[Any]) -> tuple[Tensor, ...] | None:
     return _apply_plain(how, results, *tensors) if _differentiated(tensors) else results
 
 
+_OLDER_VMAP = torch._C._parse_dispatch_key("VmapMode")  # which torch.autograd.grad uses for is_grads_batched
+
+
 def _watched() -> bool:
     """Whether torch has to see whatever happens, besides derivatives."""
     return (
         torch.compiler.is_dynamo_compiling()
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._dispatch_tls_is_dispatch_key_included(_OLDER_VMAP)
         or torch._C._get_tracing_state() is not None
     )
 
