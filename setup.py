@@ -72,10 +72,9 @@ def write_straight() -> None:
     """Write the shipped tapes as straight-line C; a process of its own imports the package from here."""
     header = ROOT / "cpu" / "straight.h"
     new = header.with_suffix(".new")
-    names = os.environ.get("FASTCOV_STRAIGHT", "").split(",")
-    subprocess.run(
-        [sys.executable, str(ROOT / "cpu" / "codegen" / "emit.py"), str(new), *filter(None, names)], check=True
-    )
+    names = filter(None, os.environ.get("FASTCOV_STRAIGHT", "").split(","))
+    emit = ROOT / "cpu" / "codegen" / "emit.py"
+    subprocess.run([sys.executable, str(emit), str(new), *names], check=True)
     if header.exists() and header.read_text() == new.read_text():
         new.unlink()
     else:

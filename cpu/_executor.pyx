@@ -323,11 +323,11 @@ cdef class Program:
     def call(self, tuple inputs):
         """Run the tape on the usual kind of arrays and return the tuple of outputs, or None for any other kind.
 
-        The usual kind: vectors are arrays (N, 4), or (4,) for all events, scalars are floats or arrays (N,) or
-        (), of which those that the tape declares shared are (),
-        all of the same native dtype, float32 or float64, at least one of them with events. All arrays are ndarrays, or
-        all are of one library whose arrays have DLPack's `__dlpack_c_exchange_api__`: what that shows of their memory is
-        taken as it is. Computed in float64; the outputs, sums too, are ndarrays of the inputs' dtype.
+        The usual kind: vectors are arrays (N, 4), or (4,) for all events, scalars are floats or arrays (N,) or (), of
+        which those that the tape declares shared are (), all of the same native dtype, float32 or float64, at least one
+        of them with events. All arrays are ndarrays, or all are of one library whose arrays have DLPack's
+        `__dlpack_c_exchange_api__`: what that shows of their memory is taken as it is. Computed in float64; the outputs,
+        sums too, are ndarrays of the inputs' dtype.
         """
         cdef _Call call
         cdef Py_ssize_t events = -1
@@ -476,7 +476,7 @@ cdef class _Call:
         if functions.export(<void *>value, &array) != 0:
             PyErr_Clear()
             return False
-        if array.device_type != DLPACK_CPU or array.data == NULL or array.ndim > 2:
+        if array.device_type != DLPACK_CPU or array.data == NULL or array.strides == NULL or array.ndim > 2:
             return False
         if array.kind != DLPACK_FLOAT or array.lanes != 1 or array.bits not in (32, 64):
             return False

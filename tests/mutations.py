@@ -232,7 +232,12 @@ MUTATIONS = [
     ),
     Mutation("cpu/codegen/emit.py", "(z * yE - y * zE) - E * yz,", "(z * yE - y * zE) + E * yz,", EMITTED),
     Mutation("cpu/codegen/emit.py", "return -x, -y, -z, energy", "return -x, -y, -z, -energy", EMITTED),
-    Mutation("cpu/codegen/emit.py", "(REAL){float(value).hex()}", "(REAL){float(value):.15g}", EMITTED),
+    Mutation(
+        "cpu/codegen/emit.py",
+        "(REAL){float(tape.constants[x]).hex()}",
+        "(REAL){float(tape.constants[x]):.15g}",
+        EMITTED,
+    ),
     Mutation("cpu/codegen/schedule.py", "if not needs[reader]:", "if len(needs[reader]) < 2:", SCHEDULE),
     Mutation("cpu/codegen/schedule.py", "if live >= registers:", "if live > 99 * registers:", SCHEDULE),
     Mutation("cpu/codegen/schedule.py", "ahead[n], -n)", "-n)", SCHEDULE),

@@ -27,10 +27,9 @@ def test_every_operation(op):
     loads = [(BY_NAME["load_vector"].number, n, n) for n in range(4)]
     loads += [(BY_NAME["load_scalar"].number, n, 4 + n) for n in range(4)]
     kind = {"store_scalar": "scalar", "store_row": "matrix"}.get(op.name, "vector")
+    stores = [(BY_NAME.get(f"store_{kind}", op).number, 0, 0)]
     if kind == "matrix":
-        stores = [(op.number, 0, n, n) for n in range(4)]
-    else:
-        stores = [(BY_NAME[f"store_{kind}"].number, 0, 0)]
+        stores = [(*stores[0][:2], n, n) for n in range(4)]
     places = {"v": range(4), "s": range(4), "i": [4 if op.name == "load_scalar" else 0]}
     operands = [places[letter][n] if letter in places else 0 for n, letter in enumerate(op.operands)]
     added = [(op.number, 7, *operands)] if op.result else []

@@ -10,7 +10,6 @@ arithmetic type, by block.h.
 
 import sys
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -137,10 +136,10 @@ def statements(tape: Tape) -> list[Statement]:
         op = OPCODES[number]
         operands: list[Any] = []
         for kind, x in zip(op.operands, row[len(op.result) :], strict=True):
-            known = (
-                registers[kind, x] if kind in "vs" else Lanes(body, _number(tape.constants[x])) if kind == "k" else x
-            )
-            operands.append(known)
+            if kind == "k":
+                operands.append(Lanes(body, f"(REAL){float(tape.constants[x]).hex()}"))
+            else:
+                operands.append(registers[kind, x] if kind in "vs" else x)
         if op.result:
             registers[op.result, row[0]] = _result(body, op.name, operands)
         else:
@@ -171,10 +170,6 @@ def _result(body: Body, name: str, operands: list[Any]) -> Any:
         case "pack":
             return tuple(operands)
     raise NotImplementedError(f"{name} has no straight-line form")
-
-
-def _number(value: Fraction) -> str:
-    return f"(REAL){float(value).hex()}"
 
 
 def header(tapes: list[Tape]) -> str:
