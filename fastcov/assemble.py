@@ -1,12 +1,15 @@
 """From nodes to a tape: lowering, the order of the operations, and registers."""
 
+import math
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 from .graph import Graph, Node
 from .opcodes import BY_NAME, OPCODES
-from .tape import Input, Output, Tape
+from .tape import CONSTANT_DIGITS, LIMITS, Input, Output, Tape
 
+_LONGEST_CONSTANT = 10**CONSTANT_DIGITS
 _STORES = {"scalar": "store_scalar", "vector": "store_vector", "matrix": "store_row"}
 
 
@@ -163,7 +166,7 @@ def _allocate(
             if kind in "vs":
                 operands.append(register[a])
             elif kind == "k":
-                operands.append(constants.setdefault(a, len(constants)))
+                operands.append(constants.setdefault(_printable(a), len(constants)))
             else:
                 operands.append(a)
         pool = free[node.is_vector]
@@ -180,4 +183,26 @@ def _allocate(
                 free[a.is_vector].append(register[a])
         if node not in last:
             free[node.is_vector].append(register[node])
+    for is_vector, name in ((True, "vectors"), (False, "scalars")):
+        if used[is_vector] > LIMITS["registers"]:
+            raise ValueError(
+                f"the tape would keep {used[is_vector]} {name} at once, more than the {LIMITS['registers']} registers "
+                "that an executor has; a reverse derivative keeps most of what the amplitude computes"
+            )
     return Tape(inputs, outputs, tuple(constants), used[True], used[False], tuple(code))
+
+
+def _printable(constant: Fraction) -> Fraction:
+    """A constant as a tape's text may hold it: one that loops have made very long is rounded to float64 here already.
+
+    Raises ValueError where float64 has no such number.
+    """
+    if max(abs(constant.numerator), constant.denominator) < _LONGEST_CONSTANT:
+        return constant
+    try:
+        return Fraction(float(constant))
+    except OverflowError:
+        digits = round(math.log10(abs(constant.numerator)) - math.log10(constant.denominator))
+        raise ValueError(
+            f"a constant of about {'-' * (constant < 0)}1e{digits} is out of the range of float64"
+        ) from None

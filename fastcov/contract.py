@@ -357,10 +357,7 @@ def vector_node(graph: Graph, terms: Terms) -> tuple[Polynomial, Node]:
     ]
     # A weight of one starts the sum: it costs no multiplication.
     weights.sort(key=lambda part: part[0].op != "constant")
-    total = graph.zero_vector()
-    for weight, node in weights:
-        total = graph.vadd(total, graph.vscale(weight, node))
-    coefficient, node = split_vector(total)
+    coefficient, node = split_vector(graph.vsum(graph.vscale(weight, node) for weight, node in weights))
     return polynomial.multiply({common: value}, coefficient), node
 
 

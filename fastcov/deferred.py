@@ -67,18 +67,44 @@ class ArrayTensor:
 
     def leaves(self) -> list[Any]:
         """The arrays it is built on, each once, in the order of the expression."""
-        found: dict[int, Any] = {}
-        _visit(self, lambda array: found.setdefault(id(array), array))
-        return list(found.values())
+        return [part for part in self._parts() if not isinstance(part, ArrayTensor)]
 
     def structure(self) -> Hashable:
         """What distinguishes it from other tensors on other arrays."""
-        numbering: dict[int, int] = {}
-        return _structure(self, lambda array: numbering.setdefault(id(array), len(numbering)))
+        parts = self._parts()
+        place = {id(part): n for n, part in enumerate(parts)}
+
+        def described(part: Any) -> Hashable:
+            if not isinstance(part, ArrayTensor):
+                return None
+            args = tuple(_constant(a) if _is_constant(a) else place[id(a)] for a in part.args)
+            return part.function, args, tuple(sorted(part.keywords.items()))
+
+        return tuple(map(described, parts))
 
     def traced(self, leaf: Callable[[Any], Tensor]) -> Any:
         """The same tensor with each array replaced by the 4-vector that `leaf` gives for it."""
-        return _traced(self, leaf)
+        values: dict[int, Any] = {}
+        for part in self._parts():
+            if isinstance(part, ArrayTensor):
+                args = [a if _is_constant(a) else values[id(a)] for a in part.args]
+                values[id(part)] = part.function(*args, **part.keywords)
+            else:
+                values[id(part)] = leaf(part)
+        return values[id(self)]
+
+    def _parts(self) -> list[Any]:
+        """The arrays and tensors of the expression, each once, operands first."""
+        found: dict[int, Any] = {}
+        waiting: list[tuple[Any, bool]] = [(self, False)]
+        while waiting:
+            part, operands_found = waiting.pop()
+            if operands_found or not isinstance(part, ArrayTensor):
+                found.setdefault(id(part), part)
+            elif id(part) not in found:
+                waiting.append((part, True))
+                waiting.extend((a, False) for a in reversed(part.args) if not _is_constant(a))
+        return list(found.values())
 
 
 def deferrable(rank: Callable[..., int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -136,27 +162,10 @@ def _is_operand(value: Any) -> bool:
     return isinstance(value, (ArrayTensor, Tensor, numbers.Number))
 
 
-def _visit(value: Any, leaf: Callable[[Any], object]) -> None:
-    if isinstance(value, ArrayTensor):
-        for a in value.args:
-            _visit(a, leaf)
-    elif not isinstance(value, (Tensor, *STATIC)):
-        leaf(value)
+def _is_constant(value: Any) -> bool:
+    """Whether an argument is neither an array nor built on arrays."""
+    return isinstance(value, (Tensor, *STATIC))
 
 
-def _structure(value: Any, number: Callable[[Any], int]) -> Hashable:
-    match value:
-        case ArrayTensor():
-            parts = tuple(_structure(a, number) for a in value.args)
-            return value.function, parts, tuple(sorted(value.keywords.items()))
-        case Tensor():
-            return repr(value.terms), value.lower
-        case _ if isinstance(value, STATIC):
-            return type(value), value
-    return number(value)
-
-
-def _traced(value: Any, leaf: Callable[[Any], Tensor]) -> Any:
-    if isinstance(value, ArrayTensor):
-        return value.function(*[_traced(a, leaf) for a in value.args], **value.keywords)
-    return value if isinstance(value, (Tensor, *STATIC)) else leaf(value)
+def _constant(value: Any) -> Hashable:
+    return (repr(value.terms), value.lower) if isinstance(value, Tensor) else (type(value), value)

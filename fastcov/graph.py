@@ -6,13 +6,18 @@ Components are contravariant; `dot` is the Lorentz product.
 
 Wherever an order is needed, of the factors of a product or the terms of a sum, it is that of `Node.key`, which depends
 on what a node computes and not on what else is in the graph: so an amplitude has the same bits alone and in a bundle.
+Nothing here recurses along the graph, which may be as deep as a tape is long.
 """
 
 from collections.abc import Iterable
 from fractions import Fraction
+from hashlib import blake2b
 from typing import Any
 
 Linear = dict["Node", Fraction]
+
+_SIMPLER_IN_DOT = ("vneg", "vscale", "vscale_constant", "unit")
+SPELT_HEIGHT = 128  # up to this height over the inputs a node's key spells out its operands' keys
 
 
 class Node:
@@ -23,14 +28,34 @@ class Node:
     transverse (p, v)        v - p (p.v) / p^2
     """
 
-    __slots__ = ("args", "graph", "id", "is_vector", "key", "linear", "op")
+    __slots__ = ("_digest", "args", "graph", "id", "is_vector", "key", "linear", "op")
 
     def __init__(self, graph: "Graph", op: str, args: tuple[Any, ...], is_vector: bool):
         self.graph, self.op, self.args, self.is_vector = graph, op, args, is_vector
         self.id = len(graph.nodes)
+        self._digest: bytes | None = None
         height = max([a.key[0] + 1 for a in args if isinstance(a, Node)], default=0)
-        self.key: tuple[Any, ...] = (height, op, tuple(a.key if isinstance(a, Node) else a for a in args))
+        spelt = height <= SPELT_HEIGHT
+        self.key: tuple[Any, ...] = (
+            height,
+            op,
+            tuple(a.key if isinstance(a, Node) else a for a in args) if spelt else self.digest(),
+        )
         self.linear: Linear = {self: Fraction(1)}
+
+    def digest(self) -> bytes:
+        """A hash of what the node computes, the same in every process: its key where spelling that out is too long."""
+        if self._digest is None:
+            words = [self.op]
+            for a in self.args:
+                if isinstance(a, Node):
+                    words.append(a.digest().hex())
+                elif isinstance(a, Fraction):
+                    words.append(f"{a.numerator:x}/{a.denominator:x}")  # of any length, which decimals are not
+                else:
+                    words.append(repr(a))
+            self._digest = blake2b(" ".join(words).encode(), digest_size=16).digest()
+        return self._digest
 
     def __repr__(self) -> str:
         words = " ".join(f"%{a.id}" if isinstance(a, Node) else str(a) for a in self.args)
@@ -99,19 +124,21 @@ class Graph:
 
     def scaled(self, a: Node, value: Fraction | int) -> Node:
         """a times a constant."""
-        if a.op == "constant":
-            return self.constant(a.args[0] * value)
-        if value == 0:
-            return self.constant(0)
-        if value == 1:
-            return a
-        if value == -1:
-            return self.neg(a)
-        if a.op == "neg":
-            return self.scaled(a.args[0], -value)
-        if a.op == "mul_constant":
-            return self.scaled(a.args[0], a.args[1] * value)
-        return self._node("mul_constant", a, value)
+        while True:
+            if a.op == "constant":
+                return self.constant(a.args[0] * value)
+            if value == 0:
+                return self.constant(0)
+            if value == 1:
+                return a
+            if value == -1:
+                return self.neg(a)
+            if a.op == "neg":
+                a, value = a.args[0], -value
+            elif a.op == "mul_constant" and _is_ordinary(a.args[1] * value):
+                a, value = a.args[0], a.args[1] * value
+            else:
+                return self._node("mul_constant", a, value)
 
     def neg(self, a: Node) -> Node:
         if a.op == "constant":
@@ -157,22 +184,35 @@ class Graph:
 
     def dot(self, a: Node, b: Node) -> Node:
         """a.b, with what is known to vanish or to factor taken out."""
-        a, b = sorted((a, b), key=_key)
-        if a.op == "zero_vector" or b.op == "zero_vector" or orthogonal(a, b) or orthogonal(b, a):
-            return self.constant(0)
-        if a.op == "vlower" and b.op == "vlower":
-            return self.dot(a.args[0], b.args[0])
-        for x, y in ((a, b), (b, a)):
-            if x.op == "vneg":
-                return self.neg(self.dot(x.args[0], y))
-            if x.op == "vscale":
-                return self.mul(x.args[0], self.dot(x.args[1], y))
-            if x.op == "vscale_constant":
-                return self.scaled(self.dot(x.args[0], y), x.args[1])
-            if x.op == "unit":
-                part = self.component(y, x.args[0])
-                return part if x.args[0] == 3 else self.neg(part)
-        return self._node("dot", a, b)
+        multiples: list[Node] = []
+        while True:
+            a, b = sorted((a, b), key=_key)
+            if a.op == "zero_vector" or b.op == "zero_vector" or orthogonal(a, b) or orthogonal(b, a):
+                product = self.constant(0)
+                break
+            if a.op == "vlower" and b.op == "vlower":
+                a, b = a.args[0], b.args[0]
+                continue
+            if a.op not in _SIMPLER_IN_DOT:
+                a, b = b, a
+            if a.op == "unit":
+                part = self.component(b, a.args[0])
+                product = part if a.args[0] == 3 else self.neg(part)
+                break
+            if a.op not in _SIMPLER_IN_DOT:
+                product = self._node("dot", b, a)
+                break
+            multiples.append(a)
+            a = a.args[1] if a.op == "vscale" else a.args[0]
+        for multiple in reversed(multiples):
+            match multiple.op:
+                case "vneg":
+                    product = self.neg(product)
+                case "vscale":
+                    product = self.mul(multiple.args[0], product)
+                case "vscale_constant":
+                    product = self.scaled(product, multiple.args[1])
+        return product
 
     def component(self, a: Node, index: int) -> Node:
         if a.op == "zero_vector":
@@ -204,6 +244,9 @@ class Graph:
     def vadd(self, a: Node, b: Node) -> Node:
         return self.combination(_combine((a.linear, 1), (b.linear, 1)))
 
+    def vsum(self, vectors: Iterable[Node]) -> Node:
+        return self.combination(_combine(*((vector.linear, 1) for vector in vectors)))
+
     def vsub(self, a: Node, b: Node) -> Node:
         return self.combination(_combine((a.linear, 1), (b.linear, -1)))
 
@@ -232,7 +275,7 @@ class Graph:
                 total = self._multiple(leaf, weight)
             else:
                 op = "vadd" if weight > 0 else "vsub"
-                total = self._linear(op, (total, self._multiple(leaf, abs(weight))), dict(done))
+                total = self._linear(op, (total, self._multiple(leaf, abs(weight))), done)
         return total
 
     def _multiple(self, leaf: Node, weight: Fraction) -> Node:
@@ -243,8 +286,8 @@ class Graph:
 
     def _linear(self, op: str, args: tuple[Any, ...], linear: Linear) -> Node:
         node = self._node(op, *args, vector=True)
-        if self.flatten or len(linear) < 2:
-            node.linear = linear
+        if node in node.linear and (self.flatten or len(linear) < 2):  # it is new
+            node.linear = dict(linear)
         return node
 
     def vscale(self, s: Node, a: Node) -> Node:
@@ -311,7 +354,12 @@ class Graph:
         return self._node(node.op, *args, vector=node.is_vector)
 
     def recorded(self, op: str, args: list[Any], is_vector: bool) -> Node:
-        """An operation just as it is, operands in order, except that a projection written out is recognised."""
+        """An operation just as it is, operands in order, except that a projection written out is recognised.
+
+        Two changes of sign are none, so that those of derivatives of derivatives do not pile up.
+        """
+        if op in ("neg", "vneg", "vlower") and args[0].op == op:
+            return _operand(args[0], 0)
         if op in ("add", "mul", "dot", "vadd"):
             args = sorted(args, key=_key)
         if op == "vsub_scaled":
@@ -319,6 +367,11 @@ class Graph:
             if along is self.mul(self.dot(p, v), self.reciprocal(self.dot(p, p))):
                 return self._node("transverse", p, v, vector=True)
         return self._node(op, *args, vector=is_vector)
+
+
+def _is_ordinary(value: Fraction) -> bool:
+    """Whether a product of constants stays where float64 has its full precision."""
+    return abs(value.numerator.bit_length() - value.denominator.bit_length()) < 1000
 
 
 def orthogonal(v: Node, p: Node) -> bool:

@@ -16,6 +16,7 @@ Monomial = tuple[tuple[Node, int], ...]
 Polynomial = dict[Monomial, Fraction]
 
 ONE: Monomial = ()
+LONGEST = 64  # factors; what a loop makes longer is taken for one atom, as nothing will cancel in it
 
 
 def constant(value: Fraction | int) -> Polynomial:
@@ -23,26 +24,34 @@ def constant(value: Fraction | int) -> Polynomial:
 
 
 def from_node(node: Node) -> Polynomial:
-    """The polynomial of a node: one monomial, its products and constant factors taken apart."""
+    """The polynomial of a node: one monomial, its products and constant factors taken apart, unless too many."""
     coefficient, powers = _split(node)
     return {_monomial(powers): coefficient} if coefficient else {}
 
 
 def _split(node: Node) -> tuple[Fraction, dict[Node, int]]:
-    match node.op:
-        case "constant":
-            return node.args[0], {}
-        case "neg":
-            coefficient, powers = _split(node.args[0])
-            return -coefficient, powers
-        case "mul_constant":
-            coefficient, powers = _split(node.args[0])
-            return coefficient * node.args[1], powers
-        case "mul":
-            (c, powers), (d, more) = _split(node.args[0]), _split(node.args[1])
-            return c * d, _merged(powers, more)
-        case "reciprocal":
-            return Fraction(1), {node.args[0]: -1}
+    coefficient = Fraction(1)
+    powers: dict[Node, int] = {}
+    waiting = [node]
+    for _ in range(LONGEST):
+        if not waiting:
+            return coefficient, powers
+        factor = waiting.pop()
+        match factor.op:
+            case "constant":
+                coefficient *= factor.args[0]
+            case "neg":
+                coefficient = -coefficient
+                waiting.append(factor.args[0])
+            case "mul_constant":
+                coefficient *= factor.args[1]
+                waiting.append(factor.args[0])
+            case "mul":
+                waiting.extend(factor.args)
+            case "reciprocal":
+                powers[factor.args[0]] = powers.get(factor.args[0], 0) - 1
+            case _:
+                powers[factor] = powers.get(factor, 0) + 1
     return Fraction(1), {node: 1}
 
 
@@ -85,6 +94,13 @@ def scale(a: Polynomial, value: Fraction | int) -> Polynomial:
     return {m: c * value for m, c in a.items()} if value else {}
 
 
+def shortened(graph: Graph | None, a: Polynomial) -> Polynomial:
+    """The same value, in one atom if it has become long."""
+    if graph is None or sum(abs(power) for monomial in a for _, power in monomial) <= LONGEST:
+        return a
+    return {((to_node(graph, a), 1),): Fraction(1)}
+
+
 def power(a: Polynomial, exponent: int) -> Polynomial:
     total = constant(1)
     for _ in range(exponent):
@@ -120,10 +136,26 @@ def divided(a: Polynomial, value: Fraction, monomial: Monomial) -> Polynomial:
 
 def to_node(graph: Graph, a: Polynomial) -> Node:
     """The value of a polynomial, factored greedily: P = x Q + R by the atom x that most terms share."""
-    if not a:
-        return graph.constant(0)
-    value, common = content([a])
-    return graph.scaled(_times_monomial(graph, _primitive(graph, divided(a, value, common)), common), value)
+    done: list[Node] = []
+    waiting: list[Polynomial | tuple[Fraction, Monomial] | None] = [a]  # to be valued, to be multiplied with, to add up
+    while waiting:
+        one = waiting.pop()
+        if one is None:
+            last = done.pop()
+            done.append(graph.add(done.pop(), last))
+        elif isinstance(one, tuple):
+            value, common = one
+            done.append(graph.scaled(_times_monomial(graph, done.pop(), common), value))
+        elif not one or one == {ONE: 1}:
+            done.append(graph.constant(len(one)))
+        else:
+            value, common = content([one])
+            first, *others = _parts(divided(one, value, common))
+            waiting.append((value, common))
+            for other in reversed(others):
+                waiting += (None, other)
+            waiting.append(first)
+    return done[0]
 
 
 def _times_monomial(graph: Graph, node: Node, monomial: Monomial) -> Node:
@@ -133,20 +165,16 @@ def _times_monomial(graph: Graph, node: Node, monomial: Monomial) -> Node:
     return graph.mul(product, node)
 
 
-def _primitive(graph: Graph, a: Polynomial) -> Node:
-    if a == {ONE: 1}:
-        return graph.constant(1)
+def _parts(a: Polynomial) -> list[Polynomial]:
+    """A polynomial without common factor as the sum of parts that have one."""
     counts = Counter((n, p > 0) for monomial in a for n, p in monomial)
+    if not counts:
+        return [a]
     (atom, positive), count = min(counts.items(), key=lambda item: (-item[1], item[0][0].key, item[0][1]))
     if count == 1:
-        parts = [{m: c} for m, c in sorted(a.items(), key=_item_order)]
-    else:
-        inside = {m: c for m, c in a.items() if any(n is atom and (p > 0) == positive for n, p in m)}
-        parts = [inside, {m: c for m, c in a.items() if m not in inside}]
-    total = graph.constant(0)
-    for part in parts:
-        total = graph.add(total, to_node(graph, part))
-    return total
+        return [{m: c} for m, c in sorted(a.items(), key=_item_order)]
+    inside = {m: c for m, c in a.items() if any(n is atom and (p > 0) == positive for n, p in m)}
+    return [inside, {m: c for m, c in a.items() if m not in inside}]
 
 
 def _order(monomial: Monomial) -> tuple[Any, ...]:

@@ -25,8 +25,10 @@ from .opcodes import BY_NAME, OPCODES
 
 VERSION = 1
 LIMITS = {"inputs": 1024, "outputs": 1024, "constants": 65536, "registers": 4096, "code": 1 << 20}
+CONSTANT_DIGITS = 2048  # of a numerator or denominator
 ROWS = {"scalar": 1, "vector": 1, "matrix": 4}
 COMPONENTS = {"scalar": 1, "vector": 4, "matrix": 16}
+_CONSTANT = re.compile(rf"-?[0-9]{{1,{CONSTANT_DIGITS}}}(/[0-9]{{1,{CONSTANT_DIGITS}}})?")
 _SCALAR_STORE, _VECTOR_STORE, _ROW_STORE = (
     BY_NAME[name].number for name in ("store_scalar", "store_vector", "store_row")
 )
@@ -236,7 +238,7 @@ def _flag(word: str, off: str, on: str) -> bool:
 
 
 def _constant(text: str) -> Fraction:
-    if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,2048}(/[0-9]{1,2048})?", text):
+    if not isinstance(text, str) or not _CONSTANT.fullmatch(text):
         raise ValueError(f"tape: constant {text!r:.80} is no text such as '-1/35'")
     try:
         return Fraction(text)

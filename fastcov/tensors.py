@@ -316,6 +316,8 @@ class Tensor(_Traced):
         terms = {factors: dict(coefficient) for factors, coefficient in self.terms.items()}
         for factors, coefficient in other.terms.items():
             add_term(terms, factors, coefficient)
+            if factors in terms:
+                terms[factors] = polynomial.shortened(graph, terms[factors])
         return Tensor(graph, terms, self.lower)
 
     def __sub__(self, other: Any) -> Any:
@@ -337,7 +339,7 @@ class Tensor(_Traced):
             return NotImplemented
         terms: Terms = {}
         for factors, coefficient in self.terms.items():
-            add_term(terms, factors, polynomial.multiply(coefficient, factor))
+            add_term(terms, factors, polynomial.shortened(graph, polynomial.multiply(coefficient, factor)))
         return Tensor(graph, terms, self.lower)
 
     __rmul__ = __mul__

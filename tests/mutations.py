@@ -24,6 +24,7 @@ STRAIGHT = "phif001,phif021,phif201,phif222,phif243,phif021 vjp"  # enough for t
 CONTRACT = ("test_contract.py", "test_tensors.py")
 DERIVATIVE = ("test_derivative.py",)
 GRAPH = ("test_graph.py", "test_polynomial.py")
+DEEP = ("test_deep.py",)
 TAPE = ("test_tape.py",)
 CPU = ("test_cpu.py",)
 EMITTED = (
@@ -154,7 +155,9 @@ MUTATIONS = [
     Mutation("fastcov/polynomial.py", "sign = -1 if polynomials[0][first] < 0 else 1", "sign = 1", GRAPH),
     Mutation("fastcov/polynomial.py", "c / value for m, c", "c for m, c", GRAPH),
     Mutation("fastcov/graph.py", "self.power(self.reciprocal(a), -exponent)", "self.power(a, -exponent)", GRAPH),
-    Mutation("fastcov/graph.py", "return part if x.args[0] == 3 else self.neg(part)", "return part", GRAPH),
+    Mutation("fastcov/graph.py", "product = part if a.args[0] == 3 else self.neg(part)", "product = part", GRAPH),
+    Mutation("fastcov/graph.py", "if spelt else self.digest()", 'if spelt else self.id.to_bytes(4, "big")', DEEP),
+    Mutation("fastcov/graph.py", " and _is_ordinary(a.args[1] * value)", "", DEEP),
     Mutation("fastcov/graph.py", "self.add(self.neg(b), a) if a.args[0]", "self.add(b, a) if a.args[0]", GRAPH),
     Mutation("fastcov/graph.py", '(v.op == "cross" and p in v.args)', '(v.op == "cross")', GRAPH),
     Mutation("fastcov/graph.py", "sign = -sign", "sign = 1", GRAPH),
