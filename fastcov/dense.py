@@ -10,10 +10,10 @@ import numpy as np
 
 from . import structure
 from .assemble import assemble
-from .components import Products, outer_products
+from .components import Piece, outer_products
 from .contract import finish
 from .deferred import ArrayTensor
-from .dispatch import Options, run
+from .dispatch import Options, namespace, native, run
 from .fused import output_of
 from .graph import Graph
 from .tape import Input, Tape
@@ -23,10 +23,13 @@ PLANS_KEPT = 256
 CHUNK_BYTES = 1 << 22  # of a product of full rank: it is written and read several times, so it should stay in cache
 
 
+Terms = tuple[tuple[float | int, bool, tuple[Piece, ...]], ...]  # as in `components.Products`
+
+
 class Plan(NamedTuple):
     rank: int
     tape: Tape
-    products: Products | None  # for ranks above 2
+    terms: Terms | None  # of the sum of products of the tape's outputs, for ranks above 2
 
 
 _plans: dict[Any, Plan] = {}
@@ -36,6 +39,7 @@ _lock = Lock()
 def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
     """The components of a tensor built on arrays, as an array (..., 4, ..., 4) with one axis of 4 for each index.
 
+    The result is an array of the library of the arrays; JAX's also inside jit, grad and vmap.
     options: `backend`, `compute`, `threads`, `order` as in `fastcov.fused`. The same structure is planned once,
     whatever the arrays. Raises MemoryError, before allocating, for a result above `max_bytes`: contract the tensor
     instead, with `fastcov.einsum`, for which no component of it is ever formed.
@@ -53,14 +57,9 @@ def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
     leaves = tensor.leaves()
     _check_size(tensor.rank, leaves, max_bytes)
     plan = _plan(tensor, len(leaves))
-    if plan.products is None:
+    if plan.terms is None:
         return run(plan.tape, structure.Leaf(), leaves, chosen)
-    narrow = leaves[0] if chosen.compute != "float32" and leaves and all(map(_is_float32, leaves)) else None
-    if narrow is not None:
-        leaves = [_widened(leaf) for leaf in leaves]
-    parts = run(plan.tape, structure.leaves(len(plan.tape.outputs)), leaves, chosen)
-    with np.errstate(all="ignore"):  # what is not finite stays in its event
-        return _multiplied(plan, parts, parts[0] if narrow is None else narrow)
+    return native(plan.tape.inputs, leaves, functools.partial(_components, plan, chosen))
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -111,7 +110,18 @@ def _made(tensor: ArrayTensor, count: int) -> Plan:
     if tensor.rank <= 2:
         return Plan(tensor.rank, assemble(inputs, [output_of("dense", graph, value)]), None)
     products = outer_products(graph, Tensor(graph, finish(graph, value.terms), value.lower))
-    return Plan(tensor.rank, assemble(inputs, products.outputs), products)
+    terms = tuple((coefficient, is_output, tuple(pieces)) for coefficient, is_output, pieces in products.terms)
+    return Plan(tensor.rank, assemble(inputs, products.outputs), terms)
+
+
+def _components(plan: Plan, options: Options, leaves: list[Any]) -> Any:
+    """The components of a tensor of rank above 2."""
+    narrow = leaves[0] if options.compute != "float32" and leaves and all(map(_is_float32, leaves)) else None
+    if narrow is not None:
+        leaves = [_widened(leaf) for leaf in leaves]
+    parts = run(plan.tape, structure.leaves(len(plan.tape.outputs)), leaves, options)
+    with np.errstate(all="ignore"):  # what is not finite stays in its event
+        return _multiplied(plan, parts, parts[0] if narrow is None else narrow)
 
 
 def _is_float32(leaf: Any) -> bool:
@@ -121,33 +131,45 @@ def _is_float32(leaf: Any) -> bool:
 
 
 def _widened(leaf: Any) -> Any:
-    """A float32 array as float64, so that products of many factors are rounded once."""
+    """A float32 array as float64, so that products of many factors are rounded once; JAX's only where it has those."""
     if isinstance(leaf, tuple):
         return tuple(map(_widened, leaf))
-    return leaf.double() if hasattr(leaf, "double") else leaf.astype(np.float64)
+    if hasattr(leaf, "double"):
+        return leaf.double()
+    return leaf.astype(namespace(leaf).result_type(float))
 
 
 def _multiplied(plan: Plan, parts: tuple[Any, ...], like: Any) -> Any:
-    """The sum of outer products, chunk by chunk, in the library and dtype of `like`."""
-    assert plan.products is not None
-    own = {"scalar": 0, "vector": 1, "matrix": 2}[plan.tape.outputs[0].kind]
+    """The sum of outer products in the library and dtype of `like`, chunk by chunk where arrays can be written to."""
+    rank, tape, terms = plan
+    assert terms is not None
+    own = {"scalar": 0, "vector": 1, "matrix": 2}[tape.outputs[0].kind]
     shape = parts[0].shape[: parts[0].ndim - own]
     events = prod(shape)
     flat = [part.reshape(events, *part.shape[len(shape) :]) for part in parts]
-    whole = (events, *(4,) * plan.rank)
+    whole = (events, *(4,) * rank)
     while isinstance(like, tuple):
         like = like[0]
-    result = like.new_empty(whole) if hasattr(like, "new_empty") else np.empty(whole, like.dtype)
-    step = max(1, CHUNK_BYTES // (4**plan.rank * 8))
-    for start in range(0, events, step):
-        chunk = [part[start : start + step] for part in flat]
-        total: Any = 0
-        for coefficient, is_output, pieces in plan.products.terms:
-            factors = [_broadcast(chunk[piece.output], piece.slots, plan.rank) for piece in pieces]
-            scale = _broadcast(chunk[int(coefficient)], (), plan.rank) if is_output else coefficient
-            total = total + functools.reduce(mul, factors, scale)
-        result[start : start + step] = total
-    return result.reshape(*shape, *(4,) * plan.rank)
+    if namespace(like).__name__ == "jax.numpy":
+        from . import jax
+
+        result = jax.dense_components(terms, whole, like.dtype, flat)
+    else:
+        result = like.new_empty(whole) if hasattr(like, "new_empty") else np.empty(whole, like.dtype)
+        step = max(1, CHUNK_BYTES // (4**rank * 8))
+        for start in range(0, events, step):
+            result[start : start + step] = outer_sum(terms, rank, [part[start : start + step] for part in flat])
+    return result.reshape(*shape, *(4,) * rank)
+
+
+def outer_sum(terms: Terms, rank: int, parts: list[Any]) -> Any:
+    """The sum of outer products of the outputs of a tape."""
+    total: Any = 0
+    for coefficient, is_output, pieces in terms:
+        factors = [_broadcast(parts[piece.output], piece.slots, rank) for piece in pieces]
+        scale = _broadcast(parts[int(coefficient)], (), rank) if is_output else coefficient
+        total = total + functools.reduce(mul, factors, scale)
+    return total
 
 
 def _broadcast(part: Any, slots: tuple[int, ...], rank: int) -> Any:

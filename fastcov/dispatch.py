@@ -80,7 +80,11 @@ def run(tape: Tape, structure: Structure, values: Sequence[Any], options: Option
         from . import jax
 
         return jax.run(tape, structure, values, options)
-    return _run_foreign(library, tape, structure, values, options)
+    if options.out is not None:
+        taken = options._replace(out=_each(_taken, options.out))
+        native(tape.inputs, values, lambda values: run(tape, structure, values, taken))
+        return options.out
+    return native(tape.inputs, values, lambda values: run(tape, structure, values, options))
 
 
 def _run_numpy(tape: Tape, structure: Structure, values: Sequence[Any], options: Options) -> Any:
@@ -108,14 +112,16 @@ def _run_numpy(tape: Tape, structure: Structure, values: Sequence[Any], options:
     return structure.build(iter(outputs), np.stack) if result is None else result
 
 
-def _run_foreign(module: str, tape: Tape, structure: Structure, values: Sequence[Any], options: Options) -> Any:
-    """Arrays of another library: through DLPack to torch or NumPy, and back where the library reads DLPack."""
-    namespace = sys.modules[module]
+def native(inputs: Sequence[Input], values: Sequence[Any], compute: Callable[[list[Any]], Any]) -> Any:
+    """compute(values), where `compute` knows the arrays of NumPy, torch and JAX only.
+
+    Those of another library go through DLPack to torch or NumPy, and the result back where the library reads DLPack.
+    """
+    library = _library(inputs, values)
+    if library in ("numpy", "torch", "jax"):
+        return compute(list(values))
     taken = [tuple(map(_taken, value)) if isinstance(value, tuple) else _taken(value) for value in values]
-    if options.out is not None:
-        run(tape, structure, taken, options._replace(out=_each(_taken, options.out)))
-        return options.out
-    return _each(getattr(namespace, "from_dlpack", lambda x: x), run(tape, structure, taken, options))
+    return _each(getattr(sys.modules[library], "from_dlpack", lambda x: x), compute(taken))
 
 
 def _taken(value: Any) -> Any:
@@ -243,7 +249,7 @@ def summed_to(one: Input, array: Any, shape: tuple[int, ...]) -> Any:
 
 def stack(parts: list[Any], axis: int) -> Any:
     """numpy.stack of the arrays' own library."""
-    return _namespace(parts[0]).stack(parts, axis)
+    return namespace(parts[0]).stack(parts, axis)
 
 
 def embedded(array: Any, letters: str, order: str) -> tuple[Any, ...]:
@@ -255,11 +261,11 @@ def embedded(array: Any, letters: str, order: str) -> tuple[Any, ...]:
         given = [array[..., n] for n in range(array.shape[-1])] if array.shape else []
     if len(given) != len(letters):
         raise ValueError(f"cotangent: {len(given)} components instead of {len(letters)}")
-    zero = _namespace(given[0]).zeros_like(given[0])
+    zero = namespace(given[0]).zeros_like(given[0])
     return tuple(given[letters.index(c)] if c in letters else zero for c in order)
 
 
-def _namespace(array: Any) -> Any:
+def namespace(array: Any) -> Any:
     """The module of functions for an array."""
     library = _library_of(array) or "numpy"
     return sys.modules["jax.numpy" if library == "jax" else library]

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import arrays, dispatch
+from .dense import Terms, outer_sum
 from .opcodes import OPCODES
 from .structure import Stack, Structure
 from .tape import Output, Tape
@@ -100,6 +101,13 @@ def _columns(kind: str, value: Any, axes: tuple[int, ...], compute: np.dtype) ->
         return (value.astype(compute),)
     columns = tuple(x.astype(compute) for x in (value if isinstance(value, tuple) else _unstacked(value)))
     return tuple(columns[axis] for axis in axes)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
+def dense_components(terms: Terms, whole: tuple[int, ...], dtype: np.dtype, parts: list[Any]) -> Any:
+    """The components of a tensor, of shape `whole`, as `fastcov.dense` adds them up from outputs of a tape."""
+    total = outer_sum(terms, len(whole) - 1, parts)
+    return jnp.broadcast_to(total, whole).astype(dtype)
 
 
 @jax.custom_jvp

@@ -144,6 +144,10 @@ def test_dlpack_there_and_back(arrays_of, momenta):
     pair = fc.fused(lambda p, r: {"sum": p + r, "parts": fc.dot(p, r)})
     found = pair(p, r)
     assert {name: type(part) for name, part in found.items()} == {"sum": arrays_of, "parts": arrays_of}
+    for rank in (2, 3):
+        tensor = fc.dense(fc.orbital(rank, p, r))
+        assert type(tensor) is arrays_of
+        np.testing.assert_array_equal(tensor.values, fc.dense(fc.orbital(rank, *momenta)))
     out = arrays_of(np.full(5, np.nan))
     assert product(p, r, out=out) is out
     np.testing.assert_array_equal(out.values, product(*momenta))

@@ -12,7 +12,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import fastcov as fc  # noqa: E402
-from fastcov import waves  # noqa: E402
+from fastcov import dropin, waves  # noqa: E402
 from fastcov.phasespace import psi2s_kkpipi  # noqa: E402
 
 
@@ -225,3 +225,58 @@ np.testing.assert_allclose(total, wanted_total, rtol=1e-12)
     flags = "--xla_force_host_platform_device_count=8"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+TENSORS = {
+    "scalar": lambda p, r: fc.dot(p, r),
+    "matrix": lambda p, r: fc.orbital(2, p, r),
+    "rank 3": lambda p, r: fc.orbital(3, p, r),
+    "rank 6": lambda p, r: fc.projector(3, p) * fc.dot(r, r),
+    "constant": lambda p, r: fc.einsum("abc,d->abcd", fc.orbital(3, p, r), r) * 0,
+    "posted T4_cov": lambda p, r: dropin.T4_cov(p, r),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_dense(name):
+    p, r = momenta(5), momenta(5, seed=1)
+    on_jax = jnp.asarray(p), jnp.asarray(r)
+
+    def components(p, r):
+        return fc.dense(TENSORS[name](p, r))
+
+    wanted = components(p, r)
+    found = components(*on_jax)
+    assert isinstance(found, jax.Array)
+    assert found.dtype == wanted.dtype == np.float64
+    assert_close(found, wanted)
+    assert_close(jax.jit(components)(*on_jax), wanted)
+    assert_close(jax.vmap(components)(*on_jax), wanted)
+    narrow = components(*(x.astype("float32") for x in on_jax))
+    assert narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow, wanted, rtol=1e-4, atol=1e-4 * np.max(np.abs(wanted)))
+
+
+def test_dense_is_differentiable():
+    p, r = jnp.asarray(momenta(5)), jnp.asarray(momenta(5, seed=1))
+    weights = np.random.default_rng(1).normal(size=(len(p), 4, 4, 4))
+
+    def number(p, r):
+        return (fc.dense(fc.orbital(3, p, r)) * weights).sum()
+
+    _, tangent = jax.jvp(number, (p, r), (r, p))
+    by_p, by_r = jax.grad(number, (0, 1))(p, r)
+    assert tangent == pytest.approx(float((by_p * r).sum() + (by_r * p).sum()), rel=1e-9)
+    step = 1e-6
+    difference = (number(p + step * r, r + step * p) - number(p - step * r, r - step * p)) / (2 * step)
+    assert tangent == pytest.approx(float(difference), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_dense_without_64_bits():
+    jax.config.update("jax_enable_x64", False)
+    p, r = momenta(5), momenta(5, seed=1)
+    found = fc.dense(fc.orbital(3, jnp.asarray(p, "float32"), jnp.asarray(r, "float32")))
+    assert found.dtype == np.float32
+    wanted = fc.dense(fc.orbital(3, p, r))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.max(np.abs(wanted)))
