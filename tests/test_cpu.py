@@ -719,7 +719,7 @@ def test_two_python_threads_at_once():
             assert all(same(x, y) for x, y in zip(got, want[k], strict=True))
 
 
-def in_a_new_process(code, **environment):
+def in_a_new_process(code, seconds=60, **environment):
     """Run code in a fresh interpreter, away from the source tree, with this file's folder to import from."""
     folder = str(Path(__file__).parent)
     return subprocess.run(
@@ -727,7 +727,7 @@ def in_a_new_process(code, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
         check=False,
     )
 
@@ -755,6 +755,7 @@ def test_fork_after_use():
 
 
 def test_interrupt():
+    """In processor time and from within the call: a busy machine may take long to start it and to get through it."""
     code = """
 import os, signal, threading, time
 import numpy as np
@@ -763,17 +764,24 @@ from fastcov.opcodes import BY_NAME
 from fastcov.tape import Input, Output, Tape
 row = lambda name, *x: (BY_NAME[name].number, *x)
 code = [row("load_scalar", 0, 0), *(row("sqrt", (n + 1) % 2, n % 2) for n in range(200)), row("store_scalar", 0, 0)]
-tape = Tape((Input("x", "scalar"),), (Output("scalar", True),), (), 0, 2, tuple(code))
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-start = time.perf_counter()
+program = Program(Tape((Input("x", "scalar"),), (Output("scalar"),), (), 0, 2, tuple(code)))
+first = np.zeros(1)
+results = np.lib.stride_tricks.as_strided(first, (10**10,), (0,))
+def interrupt():
+    global start
+    while not first[0]:
+        time.sleep(0.001)
+    start = time.process_time()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
 try:
-    Program(tape).run((10**10,), [2.0], (0, 1, 2, 3), [np.zeros(())], (0, 1, 2, 3))
+    program.run((10**10,), [2.0], (0, 1, 2, 3), [results], (0, 1, 2, 3))
 except KeyboardInterrupt:
-    print(time.perf_counter() - start)
+    print(time.process_time() - start)
 """
-    result = in_a_new_process(code)
+    result = in_a_new_process(code, seconds=600)
     assert result.returncode == 0, result.stderr
-    assert 0.2 < float(result.stdout) < 10
+    assert float(result.stdout) < 5
 
 
 def test_instruction_set_names():
