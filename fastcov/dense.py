@@ -3,7 +3,6 @@
 import functools
 from math import prod
 from operator import mul
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from .deferred import ArrayTensor
 from .dispatch import Options, namespace, native, run
 from .fused import output_of
 from .graph import Graph
+from .locks import Guard
 from .tape import Input, Tape
 from .tensors import Scalar, Tensor
 
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 _plans: dict[Any, Plan] = {}
-_lock = Lock()
+_guard = Guard()
 
 
 def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
@@ -93,7 +93,7 @@ def _plan(tensor: ArrayTensor, inputs: int) -> Plan:
     key = tensor.structure()
     plan = _plans.get(key)
     if plan is None:
-        with _lock:
+        with _guard.lock:
             plan = _plans.get(key)
             if plan is None:
                 plan = _plans[key] = _made(tensor, inputs)

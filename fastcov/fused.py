@@ -3,7 +3,6 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from .components import matrix, vector
 from .contract import finish
 from .dispatch import Options, compiling, is_array, plain_calls, run
 from .graph import Graph, Node
+from .locks import Guard
 from .structure import Dict, Leaf, Stack, Structure, Tuple, leaves, packed
 from .tape import Cost, Input, Output, Tape
 from .tensors import Scalar, Tensor, graph_of, rational
@@ -295,13 +295,13 @@ class FusedFunction(Fused):
         self.constants = {p.name: p.default for p in parameters if p.kind == "constant"}
         self._options = Options()
         self._traces: dict[tuple[Any, ...], Trace] = dict(traces or {})
-        self._lock = RLock()
+        self._guard = Guard()
         if function is not None:
             self.__name__ = type(function).__name__  # of a callable without a name
             functools.update_wrapper(self, function, updated=())
 
     def with_defaults(self, **defaults: Any) -> "FusedFunction":
-        with self._lock:
+        with self._guard.lock:
             new = FusedFunction(self._function, self.parameters, self._traces)
         new.__dict__.update({k: v for k, v in self.__dict__.items() if k.startswith("__")})
         new._options = self._options._replace(
@@ -353,7 +353,7 @@ class FusedFunction(Fused):
             raise ValueError(
                 f"{self.__name__}() was unpickled, without its source, for other constants than {constants}"
             )
-        with self._lock:
+        with self._guard.lock:
             trace = self._traces.get(key)
             if trace is None:
                 function = functools.partial(self._function, **constants)
@@ -390,7 +390,7 @@ class FusedFunction(Fused):
         if inspect.Parameter.empty not in self.constants.values():
             self.trace(self.constants)
         state = {name: getattr(self, name) for name in ("constants", "_options", "__name__", "__doc__")}
-        with self._lock:
+        with self._guard.lock:
             traces = dict(self._traces)
         return _restored, (self.parameters, traces, state)
 

@@ -208,6 +208,7 @@ MUTATIONS = [
     Mutation("cpu/executor.h", "o->packed &= o->columns[0].strides[last] == event || j->shape[last] == 1;", "", CPU),
     Mutation("cpu/executor.h", "        if (count & 1)\n", "", CPU),
     Mutation("cpu/_executor.pyx", "and not _forked", "", FORK),
+    Mutation("fastcov/locks.py", "os.register_at_fork(after_in_child=_renew)", "pass", FORK),
     # Straight-line code
     Mutation("cpu/straight_line.h", "if (o->order[i] != i)", "if (0)", EMITTED),
     Mutation(
