@@ -1,6 +1,5 @@
 """What a caller passes, as arrays an executor can walk: checked, broadcast, and copied only to convert."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -131,7 +130,7 @@ def check_out(
     """
     for n, (out, shape) in enumerate(zip(outputs, shapes, strict=True)):
         name = out_name(n, len(outputs))
-        if not isinstance(out, np.ndarray):
+        if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
             raise TypeError(f"{name} must be a NumPy array like the inputs, not {type(out).__name__}")
         if out.shape != shape:
             raise ValueError(f"{name} has shape {out.shape}, the result has {shape}")
@@ -139,7 +138,7 @@ def check_out(
             raise ValueError(f"{name} has dtype {out.dtype}, the result has {dtype}")
         if not out.flags.writeable:
             raise ValueError(f"{name} is read-only")
-        if math.prod(shape) > 1 and any(s == 0 and n > 1 for s, n in zip(out.strides, out.shape, strict=True)):
+        if _overlaps_itself(out):
             raise ValueError(f"{name} has elements that share memory")
         for one, value in zip(inputs, values, strict=True):
             own = 1 if one.kind == "vector" and not isinstance(value, tuple) else 0
@@ -153,6 +152,16 @@ def check_out(
 
 def out_name(n: int, count: int) -> str:
     return "out" if count == 1 else f"out[{n}]"
+
+
+def _overlaps_itself(array: np.ndarray) -> bool:
+    """Whether elements may share memory: where an axis steps less far than those that step less than it reach."""
+    reach = array.itemsize
+    for stride, size in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < reach:
+            return array.size > 0
+        reach += stride * (size - 1)
+    return False
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:

@@ -1,6 +1,7 @@
 """All components of a tensor built on arrays."""
 
 import functools
+import numbers
 from math import prod
 from operator import mul
 from typing import Any, NamedTuple
@@ -54,6 +55,8 @@ def dense(tensor: Any, max_bytes: int = 2 << 30, **options: Any) -> Any:
     if unknown:
         raise ValueError(f"dense: unknown keyword {min(unknown)!r}; known are backend, compute, threads, order")
     chosen = Options(**options).checked()
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, numbers.Real) or not max_bytes >= 0:
+        raise ValueError(f"dense: max_bytes must be a number of bytes, not {max_bytes!r}")
     leaves = tensor.leaves()
     _check_size(tensor.rank, leaves, max_bytes)
     plan = _plan(tensor, len(leaves))

@@ -41,7 +41,7 @@ class Options(NamedTuple):
         """Raises ValueError, listing what is known, for an unknown value."""
         if self.backend is not None and self.backend not in BACKENDS:
             raise ValueError(f"backend must be None or one of {', '.join(map(repr, BACKENDS))}, not {self.backend!r}")
-        if self.compute is not None and self.compute not in ARITHMETIC:
+        if self.compute is not None and (not isinstance(self.compute, str) or self.compute not in ARITHMETIC):
             raise ValueError(f"compute must be None, 'float32' or 'float64', not {self.compute!r}")
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, (int, np.integer)) or self.threads < 1
@@ -172,10 +172,12 @@ def _library_of(value: Any) -> str | None:
 
 
 def _check_list(name: str, value: list[Any]) -> None:
-    """NumPy would convert a list of tensors one by one, and lose their gradients."""
+    """NumPy would convert a list of tensors one by one, and lose their gradients, or the masks of masked arrays."""
     for part in value:
         if isinstance(part, (list, tuple)):
             _check_list(name, list(part))
+        elif isinstance(part, np.ma.MaskedArray):
+            raise TypeError(f"{name}: a list of masked arrays is not supported; fill or select the events first")
         elif (library := _library_of(part)) not in (None, "numpy"):
             raise TypeError(
                 f"{name}: a list of arrays of {library}; stack them, or pass the columns as a tuple of four"

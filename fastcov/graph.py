@@ -173,11 +173,12 @@ class Graph:
             return self.power(self.reciprocal(a), -exponent)
         if exponent == 0:
             return self.constant(1)
-        half = self.power(a, exponent // 2) if exponent > 1 else None
-        square = self.mul(half, half) if half else None
-        if square is None:
-            return a
-        return self.mul(square, a) if exponent % 2 else square
+        result = a
+        for bit in f"{exponent:b}"[1:]:
+            result = self.mul(result, result)
+            if bit == "1":
+                result = self.mul(result, a)
+        return result
 
     def sqrt(self, a: Node) -> Node:
         return self._node("sqrt", a)

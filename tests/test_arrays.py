@@ -7,7 +7,7 @@ import pytest
 from tape_numpy import evaluate
 
 import fastcov as fc
-from fastcov import waves
+from fastcov import arrays, waves
 from fastcov.cpu import instruction_set, instruction_sets
 from fastcov.opcodes import BY_NAME
 from fastcov.phasespace import psi2s_kkpipi
@@ -373,3 +373,24 @@ def test_in_place_only_where_each_event_is_read_once():
     a = np.ones((4, 4, 4, 4))
     with pytest.raises(ValueError, match="out overlaps an input"):
         fc.fused(fc.dot)(a, np.ones((4, 4, 4, 4, 4)), out=a)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "overlaps"),
+    [
+        ((5, 4), (32, 8), False),
+        ((5, 4), (8, 40), False),
+        ((5, 4), (-32, 8), False),
+        ((5, 4), (24, 8), True),
+        ((5, 4), (8, 8), True),
+        ((5, 4), (0, 8), True),
+        ((1, 4), (0, 8), False),
+        ((0, 4), (0, 8), False),
+        ((5, 4), (32, 4), True),
+        ((3, 2, 4), (8, 96, 24), False),
+        ((3, 2, 4), (16, 96, 24), True),
+    ],
+)
+def test_elements_that_share_memory(shape, strides, overlaps):
+    array = np.lib.stride_tricks.as_strided(np.zeros(100)[50:], shape, strides)
+    assert arrays._overlaps_itself(array) == overlaps

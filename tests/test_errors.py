@@ -109,6 +109,11 @@ CALLS = {
     "list returned": (trace(lambda p: [p]), TypeError, "returned list, not a scalar"),
     "NaN constant": (trace(lambda p: p * float("nan")), ValueError, "nan cannot be a constant"),
     "constant out of range": (trace(lambda p: p * 10**400), ValueError, "constant 10.* is out of the range of float64"),
+    "constant of many digits": (
+        trace(lambda p: p * 10**5000),
+        ValueError,
+        "a constant of about 1e5000 is out of the range of float64",
+    ),
     "root as a power": (trace(lambda p: fc.dot(p, p) ** 0.5), TypeError, r"integer powers only, not 0\.5; fc\.sqrt"),
     "root of a tensor": (trace(lambda p: fc.sqrt(p)), TypeError, "sqrt: x must be a traced scalar, not Tensor"),
     "sum of a number": (trace(lambda p: fc.sum(2.0)), TypeError, "sum: x must be a traced scalar or tensor, not float"),
@@ -157,9 +162,30 @@ CALLS = {
         MemoryError,
         "419 GB.*einsum",
     ),
+    "limit as text": (
+        lambda: fc.dense(fc.transverse(P), max_bytes="1 GB"),
+        ValueError,
+        "dense: max_bytes must be a number of bytes, not '1 GB'",
+    ),
     "dense of an array": (lambda: fc.dense(P), TypeError, "must be a tensor built on arrays, not ndarray"),
     "dense of a symbol": (trace(lambda p: fc.dense(p)), TypeError, "a traced tensor has no components"),
     "array of a tensor": (lambda: np.array(fc.transverse(P)), TypeError, r"holds no components; fastcov\.dense"),
+    "list of masked arrays": (
+        lambda: fc.fused(lambda p: p)([np.ma.array(P[0], mask=True)]),
+        TypeError,
+        "p: a list of masked arrays is not supported",
+    ),
+    "masked output": (
+        lambda: fc.fused(lambda p: p)(P, out=np.ma.zeros(P.shape)),
+        TypeError,
+        "out must be a NumPy array like the inputs, not MaskedArray",
+    ),
+    "overlapping elements": (
+        lambda: fc.fused(lambda p: p)(P, out=np.lib.stride_tricks.as_strided(np.zeros(99), P.shape, (8, 8))),
+        ValueError,
+        "out has elements that share memory",
+    ),
+    "compute as a list": (lambda: fc.fused(lambda p: p)(P, compute=["float32"]), ValueError, "compute must be None"),
     # derivatives and bundles
     "no cotangent": (lambda: WAVE.vjp(*FOUR), TypeError, r"^phif021\.vjp\(\) is missing the argument 'cotangent'$"),
     "short cotangent": (

@@ -260,3 +260,10 @@ def test_order_does_not_depend_on_the_rest_of_the_graph():
 def test_repr():
     graph = Graph()
     assert repr(graph.dot(graph.input(0, "p", True), graph.input(1, "q", True))) == "%2 = dot %0 %1"
+
+
+def test_powers_of_any_size(graph, inputs):
+    x = inputs[3]
+    for exponent in (1, 2, 3, 7, 12, -5):
+        assert value(graph.power(x, exponent)) == VALUES["x"] ** exponent
+    assert graph.power(x, 10**400).key[0] > 1000
