@@ -16,6 +16,7 @@ Monomial = tuple[tuple[Node, int], ...]
 Polynomial = dict[Monomial, Fraction]
 
 ONE: Monomial = ()
+LARGEST = 256  # bits of a coefficient's numerator and denominator; beyond, it stays in its node as well
 LONGEST = 64  # factors; what a loop makes longer is taken for one atom, as nothing will cancel in it
 
 
@@ -35,7 +36,9 @@ def _split(node: Node) -> tuple[Fraction, dict[Node, int]]:
     waiting = [node]
     for _ in range(LONGEST):
         if not waiting:
-            return coefficient, powers
+            if _is_short(coefficient) or not powers:
+                return coefficient, powers
+            break
         factor = waiting.pop()
         match factor.op:
             case "constant":
@@ -53,6 +56,10 @@ def _split(node: Node) -> tuple[Fraction, dict[Node, int]]:
             case _:
                 powers[factor] = powers.get(factor, 0) + 1
     return Fraction(1), {node: 1}
+
+
+def _is_short(coefficient: Fraction) -> bool:
+    return max(coefficient.numerator.bit_length(), coefficient.denominator.bit_length()) <= LARGEST
 
 
 def _merged(a: dict[Node, int], b: dict[Node, int]) -> dict[Node, int]:
@@ -96,7 +103,8 @@ def scale(a: Polynomial, value: Fraction | int) -> Polynomial:
 
 def shortened(graph: Graph | None, a: Polynomial) -> Polynomial:
     """The same value, in one atom if it has become long."""
-    if graph is None or sum(abs(power) for monomial in a for _, power in monomial) <= LONGEST:
+    factors = sum(abs(power) for monomial in a for _, power in monomial)
+    if graph is None or not factors or (factors <= LONGEST and all(map(_is_short, a.values()))):
         return a
     return {((to_node(graph, a), 1),): Fraction(1)}
 
