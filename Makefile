@@ -9,7 +9,7 @@ pip := $(bin)/pip install --quiet --constraint constraints.txt
 sources := pyproject.toml setup.py constraints.txt $(wildcard fastcov/* cpu/*.py* cpu/*.h cpu/codegen/*.py kernels/*.py)
 sources := $(filter-out %/__pycache__ cpu/opcodes.h cpu/straight.h,$(sources))
 
-.PHONY: demo check test lint types bench coverage properties sanitize fuzz mutations nightly clean
+.PHONY: demo check test lint types bench coverage properties sanitize races fuzz mutations nightly clean
 
 demo: $(VENV)/installed  ## the main job; ARGS="--events 100000" for example
 	$(bin)/fastcov demo $(ARGS)
@@ -50,6 +50,19 @@ sanitize: $(VENV)/made
 	$(MAKE) VENV=$(sanitized) $(sanitized)/plain
 	cd tests && $(under_sanitizers) $(sanitized)/bin/python -m pytest --capture=sys \
 		test_cpu.py test_straight.py test_bounds.py test_fuzz.py test_arrays.py test_dense.py test_waves.py $(ARGS)
+
+# ThreadSanitizer knows GNU's OpenMP not: LLVM's takes its place and explains itself through Archer (libomp-dev).
+raced := $(abspath $(VENV))/raced
+archer ?= $(lastword $(sort $(wildcard /usr/lib/llvm-*/lib/libarcher.so)))
+
+races: export FASTCOV_SANITIZE = thread
+
+races: $(VENV)/made
+	test -n "$(archer)" || { echo "no libarcher.so found; make races archer=/path/to/it" >&2; exit 1; }
+	$(MAKE) VENV=$(raced) $(raced)/plain
+	cd tests && LD_PRELOAD="$$($(CC) -print-file-name=libtsan.so) $(dir $(archer))libomp.so.5" \
+		OMP_TOOL_LIBRARIES=$(archer) TSAN_OPTIONS="ignore_noninstrumented_modules=1 report_signal_unsafe=0" \
+		$(raced)/bin/python -m pytest --capture=sys test_cpu.py test_processes.py -k "thread or sum or at_once or share" $(ARGS)
 
 fuzz: $(VENV)/made  ## ARGS="--count 10000" for fewer than a million
 	$(MAKE) VENV=$(sanitized) $(sanitized)/plain

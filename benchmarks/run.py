@@ -1,7 +1,8 @@
 """All benchmarks in one process: every row once in each round, so that a busy machine is busy for all of them alike.
 
     python benchmarks/run.py              measure, write results/<date>-<cpu>.json and .md, compare with the last run
-    python benchmarks/run.py --short      few rows, nothing written; fails where a share of the triad has fallen
+    python benchmarks/run.py --short      few rows, nothing written; fails where a share of the triad has fallen, and
+                                          still has when it is measured again
     python benchmarks/run.py --table      print the table of the newest results of this CPU, without measuring
 
 A row's time is the median over the rounds; shares of the triad and ratios are medians of what each round gave. The
@@ -30,6 +31,7 @@ RESULTS = Path(__file__).parent / "results"
 ROUNDS, SHORT_ROUNDS = 9, 5
 SECONDS_PER_ROW = 20.0  # a slow row takes part in fewer rounds
 FALLEN = 0.6  # of the recorded share
+ATTEMPTS = 4  # to reach it: others may be busy on the machine for a while
 PACKAGES = ("fastcov", "numpy", "numba", "torch", "jax", "qftppy")
 
 
@@ -83,6 +85,7 @@ def record(row: Row, times: dict[Row, dict[int, float]], bandwidths: list[float]
         "fastest_ns_per_event": min(own.values()) / row.events * 1e9,
         "gigabytes_per_second": speed / 1e9,
         "share_of_triad": median(shares),
+        "best_share_of_triad": max(shares),
         "rounds": len(own),
     }
     if row.who != "fastcov" and (ours := partner(row, list(times))):
@@ -156,13 +159,25 @@ def comparison(results: dict[str, Any], old: dict[str, Any]) -> list[str]:
     return lines
 
 
-def fallen(results: dict[str, Any], old: dict[str, Any]) -> list[str]:
+def fallen(records: list[dict[str, Any]], old: dict[str, Any]) -> list[str]:
+    """Rows that have not come near the recorded share in any round, each by its key and what it reached."""
     recorded = {key(r): r["share_of_triad"] for r in old["rows"]}
     return [
-        f"{', '.join(map(str, key(r)))}: share {r['share_of_triad']:.2f}, recorded {recorded[key(r)]:.2f}"
-        for r in results["rows"]
-        if key(r) in recorded and r["share_of_triad"] < FALLEN * recorded[key(r)]
+        f"{', '.join(map(str, key(r)))}: share {r['best_share_of_triad']:.2f} at best, recorded {recorded[key(r)]:.2f}"
+        for r in records
+        if key(r) in recorded and r["best_share_of_triad"] < FALLEN * recorded[key(r)]
     ]
+
+
+def still_fallen(rows: list[Row], records: list[dict[str, Any]], old: dict[str, Any], rounds: int) -> list[str]:
+    """`fallen`, for rows that are so in every one of ATTEMPTS measurements."""
+    for _ in range(ATTEMPTS - 1):
+        low = [row for row, one in zip(rows, records, strict=True) if fallen([one], old)]
+        if not low:
+            return []
+        print(f"measured again: {len(low)} rows below {FALLEN} of the recorded share")
+        rows, (records, _) = low, measure(low, rounds)
+    return fallen(records, old)
 
 
 def main() -> int:
@@ -186,8 +201,9 @@ def main() -> int:
             print(f"left out: {name}, {reason}")
         rows = fastcov_rows() + peer_rows(found)
     start, load_average = time.perf_counter(), os.getloadavg()[0]
+    rounds = options.rounds or (SHORT_ROUNDS if options.short else ROUNDS)
     try:
-        records, triads = measure(rows, options.rounds or (SHORT_ROUNDS if options.short else ROUNDS))
+        records, triads = measure(rows, rounds)
     except Disagreement as error:
         sys.exit(f"nothing reported: {error}")
     results = {
@@ -205,7 +221,10 @@ def main() -> int:
     if old:
         print("\n".join(comparison(results, old)))
     if options.short:
-        worse = fallen(results, old) if old else []
+        if not old:
+            print(f"no results of this CPU to compare with ({cpu})")
+            return 0
+        worse = still_fallen(rows, records, old, rounds)
         print("\n".join([*worse, f"{len(worse)} of {len(rows)} rows below {FALLEN} of the recorded share"]))
         return 1 if worse else 0
     RESULTS.mkdir(exist_ok=True)

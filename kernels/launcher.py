@@ -7,7 +7,6 @@ once an earlier one has loaded the kernel. A kernel stays loaded as long as the 
 import copy
 import ctypes
 import math
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -17,6 +16,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import JITFunction, driver
 
+from ..locks import Guard
 from ..tape import Input, Output, Tape
 from . import INTERPRET
 from .compilation import LIMITS, SUM_BLOCK, SUM_GROUP, Plan, compile_sum, compile_tape, plan
@@ -31,7 +31,7 @@ _NUMBERS = {"fp32": (ctypes.c_float, torch.float32), "fp64": (ctypes.c_double, t
 _Layouts: TypeAlias = tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]  # kind, dtype, axes, as in Layout
 _kernels: dict[tuple[str, _Layouts, str, int], "_Kernel"] = {}
 _sum_launches: dict[int, Callable[..., None]] = {}
-_lock = threading.Lock()  # one compilation at a time, and one interpreted launch: Triton patches its own modules for it
+_guard = Guard()  # one compilation at a time, and one interpreted launch: Triton patches its own modules for it
 
 
 def run(
@@ -235,7 +235,7 @@ def _kernel(tape: Tape, layouts: _Layouts, compute: str, device: int) -> _Kernel
     key = (tape.fingerprint, layouts, compute, device)
     kernel = _kernels.get(key)
     if kernel is None:
-        with _lock:
+        with _guard.lock:
             kernel = _kernels.get(key)
             if kernel is None:
                 kernel = _kernels[key] = _make_kernel(tape, layouts, compute, device)
@@ -294,7 +294,7 @@ def _interpret(
         torch.frombuffer(number.from_address(address), dtype=dtype)
         for (number, dtype), address in zip(types, pointers, strict=True)
     )
-    with _lock, np.errstate(all="ignore"):
+    with _guard.lock, np.errstate(all="ignore"):
         tape_kernel[grid](n, places, strides, values, **constexprs)
 
 
@@ -305,7 +305,7 @@ def _added_up(terms: torch.Tensor, device: int) -> torch.Tensor:
         groups = -(-n // SUM_GROUP)
         sums = terms.new_empty((rows, groups))
         if device == INTERPRETER:
-            with _lock, np.errstate(all="ignore"):
+            with _guard.lock, np.errstate(all="ignore"):
                 sum_kernel[groups, rows, 1](terms, sums, n, SUM_GROUP, SUM_BLOCK)
         else:
             _sum_launch(device)((groups, rows, 1), terms, sums, n)
@@ -316,7 +316,7 @@ def _added_up(terms: torch.Tensor, device: int) -> torch.Tensor:
 def _sum_launch(device: int) -> Callable[..., None]:
     launch = _sum_launches.get(device)
     if launch is None:
-        with _lock:
+        with _guard.lock:
             launch = _sum_launches[device] = _loaded(_compiled_sum(driver.active.get_current_target()), device)
     return launch
 
