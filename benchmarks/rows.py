@@ -16,6 +16,7 @@ SIZES = (1, 100, 10_000, 80_000)
 ALL = default_threads()
 ARITHMETIC = (("float64", "float64"), ("float32", "float64"), ("float32", "float32"))
 LARGE_PEERS = ("Numba prange, fastmath", "torch.compile")  # that are fast enough for MANY events
+LARGE_JAX = ("JAX jit", "six vectors", "columns", "float64")  # one is enough: it copies what it is given
 
 INTERPRETED = "fastcov, interpreted"
 
@@ -180,7 +181,7 @@ def peer_rows(peers: list[Peer]) -> list[Row]:
     for peer in peers:
         for dtype in peer.dtypes:
             rows.append(row(peer, dtype, min(FEW, peer.events or FEW)))
-            if peer.name in LARGE_PEERS:
+            if peer.name in LARGE_PEERS or (peer.name, peer.form, peer.layout, dtype) == LARGE_JAX:
                 rows.append(row(peer, dtype, MANY))
             if peer.form == "six vectors" and peer.events is None:
                 rows += [row(peer, dtype, events) for events in SIZES]

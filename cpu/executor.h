@@ -19,7 +19,7 @@
 #include "opcodes.h"
 #include "straight.h"
 
-enum { BLOCK = 64, CHUNK = 1024, CACHE_LINE = 64 };
+enum { BLOCK = 64, CHUNK = 1024, AHEAD = 32, CACHE_LINE = 64 };
 
 /* Registers are offsets into the scratch memory, in numbers; a vector register is four BLOCKs, x, y, z, E. */
 typedef struct {

@@ -62,9 +62,8 @@ static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char
     return (REAL)value - (NAME(lanes)){0}; /* a sum would lose the sign of -0 */
 }
 
-/* The vector of packed events that is a few vectors on; prefetching memory of somebody else does no harm. */
-#define FETCH(place, event) \
-    PREFETCH((place).data + ((event) + BLOCK) * 4 * STORAGE_SIZE, LANES * 4 * STORAGE_SIZE)
+/* The vector of packed events that is AHEAD events on. */
+#define FETCH(place, event) PREFETCH((place).data + ((event) + AHEAD) * 4 * STORAGE_SIZE, LANES * 4 * STORAGE_SIZE)
 
 /* In take and give only what is copied is indexed by a variable: the rest can stay in the processor's registers. */
 static inline __attribute__((always_inline)) void LINE(take)(place from, int width, ptrdiff_t event,
