@@ -72,18 +72,20 @@ class Dict(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """Parts of equal shape in one array, along its first axis."""
+    """Parts of equal shape in one array, along its first axis; a tuple of as many is taken as well."""
 
     size: int
     child: "Structure" = Leaf()
 
     def flatten(self, name: str, value: Any) -> list[Any]:
-        array = as_array(value)
-        if tuple(array.shape[:1]) != (self.size,):
-            raise ValueError(
-                f"{name} must be an array whose first axis has length {self.size}, not of shape {tuple(array.shape)}"
-            )
-        return [part for n in range(self.size) for part in self.child.flatten(f"{name}[{n}]", array[n, ...])]
+        if isinstance(value, (tuple, list)) and len(value) == self.size:
+            parts = value
+        elif hasattr(value, "dtype") and tuple(value.shape[:1]) == (self.size,):
+            parts = [value[n, ...] for n in range(self.size)]
+        else:
+            given = f"of shape {tuple(value.shape)}" if hasattr(value, "dtype") else type(value).__name__
+            raise ValueError(f"{name} must be an array whose first axis has length {self.size}, not {given}")
+        return [part for n, one in enumerate(parts) for part in self.child.flatten(f"{name}[{n}]", one)]
 
     def build(self, parts: Iterator[Any], stack: Callable[[list[Any], int], Any]) -> Any:
         return stack([self.child.build(parts, stack) for _ in range(self.size)], 0)

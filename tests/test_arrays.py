@@ -272,6 +272,9 @@ def test_out_in_the_structure_of_the_result():
     stacked = np.full((2, N, 4), np.nan)
     assert bundle(*MOMENTA, out=stacked) is stacked
     assert np.array_equal(stacked[1], VALUES)
+    for several in ((np.full((N, 4), np.nan), np.full((N, 4), np.nan)), [np.full((N, 4), np.nan), np.ones((4, N)).T]):
+        assert bundle(*MOMENTA, out=several) is several
+        assert np.array_equal(np.stack(several), stacked)
 
 
 def test_out_may_be_an_input():
@@ -314,6 +317,9 @@ def bad_outs():
     yield named, p[:1], {"b": one}, ValueError, "out must be a dict with the keys 'a'"
     bundle = fc.bundle(waves.phif001, WAVE)
     yield bundle, p, np.zeros((3, N, 4)), ValueError, "out must be an array whose first axis has length 2"
+    yield bundle, p, (one,), ValueError, "out must be an array whose first axis has length 2, not tuple"
+    yield bundle, p, np.zeros((2, N, 4)).tolist(), TypeError, r"out\[0\] must be a NumPy array"
+    yield bundle, p, memoryview(np.zeros((2, N))), ValueError, "out must be an array whose .* 2, not memoryview"
 
 
 @pytest.mark.parametrize("number", range(len(list(bad_outs()))))

@@ -208,6 +208,10 @@ def test_results_are_written_to_out():
     q = p.clone()
     same = fc.fused(lambda p, r: p - r)
     assert_equal(same(q, r, out=q), p - r)
+    both = fc.bundle(ratio, ratio)
+    several = torch.empty(4, dtype=F64), torch.empty(4, dtype=F64)
+    assert both(p, r, out=several) is several
+    assert_equal(torch.stack(several), both(p, r))
 
 
 def test_errors_are_those_of_numpy():
