@@ -5,7 +5,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
-from .graph import Graph, Node
+from .graph import Graph, Node, is_ordinary
 from .opcodes import BY_NAME, OPCODES
 from .tape import CONSTANT_DIGITS, LIMITS, Input, Output, Tape
 
@@ -40,9 +40,25 @@ def lower(results: list[Node]) -> dict[Node, Node]:
                 new[node] = graph.vsub_scaled(v, along, p)
             case "zero_vector":
                 new[node] = graph.zeros()
+            case "mul_constant" | "vscale_constant" if abs(args[1]) < 1 and not is_ordinary(args[1]):
+                new[node], value = args
+                for part in _ordinary_parts(value):
+                    new[node] = graph.recorded(node.op, [new[node], part], node.is_vector)
             case _:
                 new[node] = graph.copied(node, args)
     return new
+
+
+def _ordinary_parts(value: Fraction) -> list[Fraction]:
+    """A very small constant as powers of two and what is left: float64 may have its multiples where it has not itself.
+
+    One that is very large is an error (`_printable`).
+    """
+    parts = []
+    while not is_ordinary(value):
+        parts.append(Fraction(1, 2**900))
+        value /= parts[-1]
+    return [*parts, value]
 
 
 def nodes_of(tape: Tape) -> tuple[Graph, list[Node], list[list[Node]]]:

@@ -135,7 +135,7 @@ class Graph:
                 return self.neg(a)
             if a.op == "neg":
                 a, value = a.args[0], -value
-            elif a.op == "mul_constant" and _is_ordinary(a.args[1] * value):
+            elif a.op == "mul_constant" and is_ordinary(a.args[1] * value):
                 a, value = a.args[0], a.args[1] * value
             else:
                 return self._node("mul_constant", a, value)
@@ -370,8 +370,8 @@ class Graph:
         return self._node(op, *args, vector=is_vector)
 
 
-def _is_ordinary(value: Fraction) -> bool:
-    """Whether a product of constants stays where float64 has its full precision."""
+def is_ordinary(value: Fraction) -> bool:
+    """Whether float64 has the constant, in its full precision."""
     return abs(value.numerator.bit_length() - value.denominator.bit_length()) < 1000
 
 

@@ -141,6 +141,18 @@ def test_many_constant_factors_keep_their_precision():
     assert pickle.loads(pickle.dumps(function))(1e200) == function(1e200)
 
 
+def test_constants_beyond_the_range_of_floats():
+    """A product of constants may be none of float64's numbers where its multiples are."""
+
+    def function(p, x: fc.Scalar):
+        small = x * 1e-200 * 1e-200
+        return p * 1e-200 * 1e-200, small, (x + x * x) * 1e-200 * 1e-200
+
+    vector, scalar, other = fused(function)(np.array([1e300, 2e280, 0, 3e-90]), 1e150)
+    np.testing.assert_allclose(vector, [1e-100, 2e-120, 0, 0], rtol=1e-13)
+    np.testing.assert_allclose([scalar, other], [1e-250, 1e-100], rtol=1e-13)
+
+
 def test_tensors_on_arrays():
     tensor, twice = fc.orbital(3, P, Q), fc.orbital(3, P, Q)
     for _ in range(2000):
