@@ -243,7 +243,6 @@ MUTATIONS = [
         "(REAL){float(tape.constants[x]):.15g}",
         EMITTED,
     ),
-    Mutation("cpu/codegen/schedule.py", "if not needs[reader]:", "if len(needs[reader]) < 2:", SCHEDULE),
     Mutation("cpu/codegen/schedule.py", "if live >= registers:", "if live > 99 * registers:", SCHEDULE),
     Mutation("cpu/codegen/schedule.py", "ahead[n], -n)", "-n)", SCHEDULE),
     # The GPU's kernel, interpreted

@@ -249,6 +249,7 @@ def test_beside_torch(order):
 
 def interrupted(threads):
     """Ctrl-C, 0.3 s into a call that would take minutes; prints how much processor time passed until it returned."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
     sent = []
 
     def press():
