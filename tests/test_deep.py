@@ -112,22 +112,19 @@ def test_a_coherent_sum():
 
 
 def test_a_product_of_many_factors():
-    def function(p, x: fc.Scalar):
-        factor, product = x, x
+    def product(x):
+        factor, total = x, x
         for _ in range(1000):
             factor = factor * 0.5 + 0.5
-            product = product * factor
+            total = total * factor
         for _ in range(60):
-            product = product * product
-        return product * p
+            total = total * total
+        return total
 
-    factor, product = X, X
-    for _ in range(1000):
-        factor = factor * 0.5 + 0.5
-        product = product * factor
-    for _ in range(60):
-        product = product * product
-    np.testing.assert_array_equal(fused(function)(P, X), product[:, None] * P)
+    def function(p, x: fc.Scalar):
+        return product(x) * p
+
+    np.testing.assert_array_equal(fused(function)(P, X), product(X)[:, None] * P)
 
 
 def test_many_constant_factors_keep_their_precision():
