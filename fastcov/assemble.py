@@ -40,9 +40,9 @@ def lower(results: list[Node]) -> dict[Node, Node]:
                 new[node] = graph.vsub_scaled(v, along, p)
             case "zero_vector":
                 new[node] = graph.zeros()
-            case "mul_constant" | "vscale_constant" if abs(args[1]) < 1 and not is_ordinary(args[1]):
-                new[node], value = args
-                for part in _ordinary_parts(value):
+            case "mul_constant" | "vscale_constant" if abs(node.args[1]) < 1 and not is_ordinary(node.args[1]):
+                new[node] = args[0]
+                for part in _ordinary_parts(node.args[1]):
                     new[node] = graph.recorded(node.op, [new[node], part], node.is_vector)
             case _:
                 new[node] = graph.copied(node, args)
