@@ -114,7 +114,7 @@ static inline __attribute__((always_inline)) NAME(lanes) NAME(root)(NAME(lanes) 
 
 #define ASK                                                   \
     if (next < next_end) {                                    \
-        PREFETCH(next, AT_ONCE);                              \
+        PREFETCH(next, AT_ONCE, 2);                           \
         next += AT_ONCE;                                      \
     } else if (ahead->asked < ahead->noted) {                 \
         next = ahead->stretches[ahead->asked].data;           \
@@ -253,6 +253,15 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
             const NAME(lanes) *a = R(0), *b = R(1), *c = R(2);
             EACH_VECTOR {
                 const NAME(lanes) s = b[k];
+                EACH_COMPONENT d[i] = a[i] - s * c[i];
+            }
+            break;
+        }
+        case OP_project: {
+            const NAME(lanes) *a = R(0), *b = R(1), *c = R(2);
+            EACH_VECTOR {
+                const NAME(lanes) dot = (E(c) * E(a) - Z(c) * Z(a)) - (X(c) * X(a) + Y(c) * Y(a));
+                const NAME(lanes) s = dot * b[k];
                 EACH_COMPONENT d[i] = a[i] - s * c[i];
             }
             break;

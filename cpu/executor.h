@@ -89,14 +89,15 @@ static void collapse(job *j, operand *operands, int count) {
     }
 }
 
-/* Memory is idle while the processor computes: meanwhile what comes next is brought into the cache. To ask for memory
- * that is not there, or of somebody else, does no harm. */
-#define PREFETCH(address, bytes)                               \
+/* Memory is idle while the processor computes: meanwhile what comes next is brought into a cache, with locality 3 the
+ * first and with 2 the second. To ask for memory that is not there, or of somebody else, does no harm. */
+#define PREFETCH(address, bytes, locality)                     \
     for (size_t line = 0; line < (bytes); line += CACHE_LINE) \
-    __builtin_prefetch((const char *)(address) + line)
+    __builtin_prefetch((const char *)(address) + line, 0, locality)
 
 /* The memory that the next block needs, in the order in which this one comes upon it. A few of its lines are asked for
- * with every operation: if it were all at once, the processor would wait for a place to note what it has asked for. */
+ * with every operation: if it were all at once, the processor would wait for a place to note what it has asked for.
+ * They go to the second-level cache, since registers and the current block fill the first. */
 enum { STRETCHES = 64, AT_ONCE = 4 * CACHE_LINE };
 
 typedef struct {

@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char
 }
 
 /* The vector of packed events that is AHEAD events on. */
-#define FETCH(place, event) PREFETCH((place).data + ((event) + AHEAD) * 4 * STORAGE_SIZE, LANES * 4 * STORAGE_SIZE)
+#define FETCH(place, event) PREFETCH((place).data + ((event) + AHEAD) * 4 * STORAGE_SIZE, LANES * 4 * STORAGE_SIZE, 3)
 
 /* In take and give only what is copied is indexed by a variable: the rest can stay in the processor's registers. */
 static inline __attribute__((always_inline)) void LINE(take)(place from, int width, ptrdiff_t event,

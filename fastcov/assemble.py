@@ -10,6 +10,7 @@ from .opcodes import BY_NAME, OPCODES
 from .tape import CONSTANT_DIGITS, LIMITS, Input, Output, Tape
 
 _LONGEST_CONSTANT = 10**CONSTANT_DIGITS
+_SLOW = ("reciprocal", "div", "sqrt")
 _STORES = {"scalar": "store_scalar", "vector": "store_vector", "matrix": "store_row"}
 
 
@@ -81,7 +82,11 @@ def replayed(tape: Tape, graph: Graph, inputs: list[Node]) -> list[list[Node]]:
         operands: list[Any] = []
         for kind, x in zip(op.operands, row[len(op.result) :], strict=True):
             operands.append(registers[kind][x] if kind in registers else tape.constants[x] if kind == "k" else x)
-        if not op.result:
+        if op.name == "project":
+            v, s, p = operands
+            along = graph.recorded("mul", [graph.recorded("dot", [p, v], False), s], False)
+            registers["v"][row[0]] = graph.recorded("vsub_scaled", [v, along, p], True)
+        elif not op.result:
             results[operands[0]][operands[1] if op.name == "store_row" else 0] = operands[-1]
         elif op.name in ("load_vector", "load_scalar"):
             registers[op.result][row[0]] = inputs[operands[0]]
@@ -106,7 +111,7 @@ Plan = dict[Node, tuple[str, tuple[Any, ...]]]
 
 
 def _fused(results: set[Node]) -> Plan:
-    """Each node's operation, a + s b in one where s b is needed nowhere else."""
+    """Each node's operation: a + s b in one where s b is needed nowhere else, and so a projection, a - s (p.a) p."""
     nodes = reachable(list(results))
     uses = Counter(a for node in nodes for a in node.args if isinstance(a, Node))
     uses.update(results)
@@ -120,6 +125,14 @@ def _fused(results: set[Node]) -> Plan:
         if _absorbs(b, uses):
             plan[node] = node.op + "_scaled", (a, *b.args)
             del plan[b]
+    for node in nodes:
+        if node in plan and plan[node][0] == "vsub_scaled":
+            v, along, p = plan[node][1]
+            for product, s in (along.args, along.args[::-1]) if along.op == "mul" and uses[along] == 1 else ():
+                if product.op == "dot" and uses[product] == 1 and set(product.args) == {p, v}:
+                    plan[node] = "project", (v, s, p)
+                    del plan[along], plan[product]
+                    break
     return plan
 
 
@@ -128,7 +141,10 @@ def _absorbs(node: Node, uses: Counter[Node]) -> bool:
 
 
 def _ordered(plan: Plan, results: list[Node]) -> list[Node]:
-    """Depth first, at each node the operand first that needs most registers."""
+    """Depth first, at each node the operand first that needs most registers.
+
+    Before that a division: it takes as long as several other operations, which a processor does meanwhile.
+    """
     need: dict[Node, int] = {}
     for node in sorted(plan, key=lambda n: n.id):
         operands = sorted((need[a] for a in _operands(plan, node)), reverse=True)
@@ -146,7 +162,7 @@ def _ordered(plan: Plan, results: list[Node]) -> list[Node]:
                 order.append(node)
                 continue
             stack.append((node, True))
-            first = sorted(_operands(plan, node), key=lambda a: (need[a], -a.id))
+            first = sorted(_operands(plan, node), key=lambda a: (a.op in _SLOW, need[a], -a.id))
             stack.extend((a, False) for a in first)
     return order
 

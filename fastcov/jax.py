@@ -165,6 +165,14 @@ def _cross(a: Vector, b: Vector, c: Vector) -> Vector:
     )
 
 
+def _dot(a: Vector, b: Vector) -> Any:
+    return (a[3] * b[3] - a[2] * b[2]) - (a[0] * b[0] + a[1] * b[1])
+
+
+def _minus_scaled(a: Vector, b: Any, c: Vector) -> Vector:
+    return tuple(x - b * y for x, y in zip(a, c, strict=True))
+
+
 def _each(function: Callable[..., Any]) -> Callable[..., Vector]:
     return lambda *vectors: tuple(map(function, *vectors))
 
@@ -188,9 +196,10 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "vscale": lambda a, b: tuple(a * x for x in b),
     "vscale_constant": lambda a, k: tuple(x * k for x in a),
     "vadd_scaled": lambda a, b, c: tuple(x + b * y for x, y in zip(a, c, strict=True)),
-    "vsub_scaled": lambda a, b, c: tuple(x - b * y for x, y in zip(a, c, strict=True)),
-    "dot": lambda a, b: (a[3] * b[3] - a[2] * b[2]) - (a[0] * b[0] + a[1] * b[1]),
+    "vsub_scaled": _minus_scaled,
+    "dot": _dot,
     "cross": _cross,
     "component": operator.getitem,
     "pack": lambda *parts: parts,
+    "project": lambda a, b, c: _minus_scaled(a, _dot(c, a) * b, c),
 }

@@ -61,6 +61,7 @@ OPCODES = tuple(
             ("store_scalar", "", "os", 0, "output o (added up where that output is summed)"),
             ("store_vector", "", "ov", 0, "output o"),
             ("store_row", "", "ocv", 0, "row c of the matrix that is output o"),
+            ("project", "v", "vsv", 16, "a_m - s * c_m with s = ((cE*aE - cz*az) - (cx*ax + cy*ay)) * b"),
         )
     )
 )

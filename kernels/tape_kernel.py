@@ -44,6 +44,7 @@ DOT = _number("dot")
 CROSS = _number("cross")
 COMPONENT = _number("component")
 PACK = _number("pack")
+PROJECT = _number("project")
 
 LOAD_PACKED = tl.constexpr(MEMORY["load_packed"])
 LOAD_UNIT = tl.constexpr(MEMORY["load_unit"])
@@ -242,6 +243,11 @@ def tape_kernel(
             result = v[A[i]][B[i]]
         elif OP[i] == PACK:
             result = (v[A[i]], v[B[i]], v[C[i]], v[D[i]])
+        elif OP[i] == PROJECT:
+            ax, ay, az, ae = v[A[i]]
+            cx, cy, cz, ce = v[C[i]]
+            factor = ((ce * ae - cz * az) - (cx * ax + cy * ay)) * v[B[i]]
+            result = (ax - factor * cx, ay - factor * cy, az - factor * cz, ae - factor * ce)
         elif OP[i] == STORE_PACKED:
             ax, ay, az, ae = v[A[i]]
             _store_packed(pointers[B[i]] + event * C[i] + D[i], ax, ay, az, ae, inside)

@@ -77,4 +77,5 @@ MEANING = {
     "cross": _cross,
     "component": lambda a, c: a[c],
     "pack": _vector,
+    "project": lambda a, b, c: a - np.sum(_lower(c) * a) * b * c,
 }

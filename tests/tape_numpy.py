@@ -92,4 +92,5 @@ EXPRESSIONS = {
     "cross": _cross,
     "component": lambda a, c: a[..., c],
     "pack": lambda a, b, c, d: np.stack([a, b, c, d], axis=-1),
+    "project": lambda a, b, c: a - (_dot(c, a) * b)[..., None] * c,
 }

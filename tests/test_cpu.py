@@ -102,6 +102,7 @@ OPCODE_TAPES = {
     "cross": [opcode_tape("cross")],
     "component": [opcode_tape("component", f" 1 {c}") for c in range(4)],
     "pack": [opcode_tape("pack"), opcode_tape("pack", " 3 3 0 1")],
+    "project": [opcode_tape("project")],
     **{name: [tape] for name, tape in STORES.items()},
 }
 

@@ -106,6 +106,7 @@ def test_opcodes_keep_their_numbers():
         "store_scalar",
         "store_vector",
         "store_row",
+        "project",
     ]
     assert [op.name for op in OPCODES][: len(names)] == names
     assert [op.number for op in OPCODES] == list(range(len(OPCODES)))
@@ -277,8 +278,9 @@ def test_flops_of_every_opcode():
         elif op.name == "sqrt":
             assert op.flops == 1
         else:
-            count = sum(signs.get(c, 0) for c in expression.replace("1 / a", "/"))
-            assert op.flops == count * (4 if op.result == "v" else 1)
+            each, _, once = expression.replace("1 / a", "/").partition(" with s = ")
+            count = [sum(signs.get(c, 0) for c in part) for part in (each, once)]
+            assert op.flops == count[0] * (4 if op.result == "v" else 1) + count[1]
 
 
 def test_prints():

@@ -167,6 +167,10 @@ def _result(body: Body, name: str, operands: list[Any]) -> Any:
             return -x, -y, -z, energy
         case "cross":
             return cross(*operands)
+        case "project":
+            v, s, p = operands
+            along = SCALAR["dot"](p, v) * s
+            return tuple(VECTOR["vsub_scaled"](v[m], along, p[m]) for m in range(4))
         case "pack":
             return tuple(operands)
     raise NotImplementedError(f"{name} has no straight-line form")
