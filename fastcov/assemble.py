@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -29,16 +30,25 @@ def assemble(inputs: tuple[Input, ...], outputs: list[tuple[Output, list[Node]]]
 
 
 def lower(results: list[Node]) -> dict[Node, Node]:
-    """Results in a new graph without `transverse` and `zero_vector`: every node there is an operation of a tape."""
+    """Results in a new graph without `transverse` and `zero_vector`: every node there is an operation of a tape.
+
+    -(s v) becomes (-s) v, where s v is needed nowhere else: the same bits, and less to compute.
+    """
     graph = Graph()
     new: dict[Node, Node] = {}
-    for node in reachable(results):
+    nodes = reachable(results)
+    uses = _uses(nodes, results)
+    for node in nodes:
         args = [new[a] if isinstance(a, Node) else a for a in node.args]
         match node.op:
             case "transverse":
                 p, v = args
                 along = graph.mul(graph.dot(p, v), graph.reciprocal(graph.dot(p, p)))
                 new[node] = graph.vsub_scaled(v, along, p)
+            case "vneg" if _absorbs(node.args[0], uses):
+                s, v = args[0].args
+                negative = graph.neg(s) if s.op in ("neg", "mul_constant") else graph.recorded("neg", [s], False)
+                new[node] = graph.recorded("vscale", [negative, v], True)
             case "zero_vector":
                 new[node] = graph.zeros()
             case "mul_constant" | "vscale_constant" if abs(node.args[1]) < 1 and not is_ordinary(node.args[1]):
@@ -111,10 +121,9 @@ Plan = dict[Node, tuple[str, tuple[Any, ...]]]
 
 
 def _fused(results: set[Node]) -> Plan:
-    """Each node's operation: a + s b in one where s b is needed nowhere else, and so a projection, a - s (p.a) p."""
+    """Each node's operation: a + s b, a - s b and a - s (p.a) p are one, where their parts are needed nowhere else."""
     nodes = reachable(list(results))
-    uses = Counter(a for node in nodes for a in node.args if isinstance(a, Node))
-    uses.update(results)
+    uses = _uses(nodes, results)
     plan: Plan = {node: (node.op, node.args) for node in nodes}
     for node in nodes:
         if node.op not in ("vadd", "vsub"):
@@ -123,8 +132,13 @@ def _fused(results: set[Node]) -> Plan:
         if node.op == "vadd" and not _absorbs(b, uses) and _absorbs(a, uses):
             a, b = b, a
         if _absorbs(b, uses):
-            plan[node] = node.op + "_scaled", (a, *b.args)
+            op, (s, v) = node.op, b.args
             del plan[b]
+            if s.op == "neg" and uses[s] == 1:
+                op = "vsub" if op == "vadd" else "vadd"
+                del plan[s]
+                s = s.args[0]
+            plan[node] = op + "_scaled", (a, s, v)
     for node in nodes:
         if node in plan and plan[node][0] == "vsub_scaled":
             v, along, p = plan[node][1]
@@ -134,6 +148,10 @@ def _fused(results: set[Node]) -> Plan:
                     del plan[along], plan[product]
                     break
     return plan
+
+
+def _uses(nodes: list[Node], results: Iterable[Node]) -> Counter[Node]:
+    return Counter(results) + Counter(a for node in nodes for a in node.args if isinstance(a, Node))
 
 
 def _absorbs(node: Node, uses: Counter[Node]) -> bool:

@@ -25,6 +25,7 @@ CONTRACT = ("test_contract.py", "test_tensors.py")
 DERIVATIVE = ("test_derivative.py",)
 GRAPH = ("test_graph.py", "test_polynomial.py")
 DEEP = ("test_deep.py",)
+ASSEMBLE = ("test_assemble.py",)
 TAPE = ("test_tape.py",)
 CPU = ("test_cpu.py",)
 EMITTED = (
@@ -157,6 +158,12 @@ MUTATIONS = [
     Mutation("fastcov/graph.py", "self.power(self.reciprocal(a), -exponent)", "self.power(a, -exponent)", GRAPH),
     Mutation("fastcov/graph.py", "product = part if a.args[0] == 3 else self.neg(part)", "product = part", GRAPH),
     Mutation("fastcov/graph.py", "if spelt else self.digest()", 'if spelt else self.id.to_bytes(4, "big")', DEEP),
+    Mutation("fastcov/assemble.py", "set(product.args) == {p, v}", "p in product.args", ASSEMBLE),
+    Mutation("fastcov/assemble.py", 'product.op == "dot" and uses[product] == 1', 'product.op == "dot"', ASSEMBLE),
+    Mutation("fastcov/assemble.py", 'along.op == "mul" and uses[along] == 1', 'along.op == "mul"', ASSEMBLE),
+    Mutation("fastcov/assemble.py", '"vsub" if op == "vadd" else "vadd"', "op", ASSEMBLE),
+    Mutation("fastcov/assemble.py", '"vscale" and uses[node] == 1', '"vscale"', ASSEMBLE),
+    Mutation("cpu/block.h", "const NAME(lanes) s = dot * b[k];", "const NAME(lanes) s = b[k];", CPU),
     Mutation("fastcov/assemble.py", "parts.append(Fraction(1, 2**900))", "parts.append(Fraction(1, 2**1100))", DEEP),
     Mutation("fastcov/graph.py", " and is_ordinary(a.args[1] * value)", "", DEEP),
     Mutation("fastcov/graph.py", "self.add(self.neg(b), a) if a.args[0]", "self.add(b, a) if a.args[0]", GRAPH),
