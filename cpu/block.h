@@ -67,7 +67,7 @@ static void NAME(load)(REAL *out, const operand *from, int width, walk *w, int d
         for (int m = 0; m < width; m++)
             NAME(load_column)(out + m * BLOCK, &from->columns[m], w, dims);
     }
-    for (int m = 0; m < width; m++)
+    for (int m = 0; m < width && w->events < end; m++)
         NAME(fill)(out + m * BLOCK, w->events, end);
 }
 
@@ -260,9 +260,13 @@ static inline __attribute__((always_inline)) void NAME(run_block)(const job *j, 
         case OP_project: {
             const NAME(lanes) *a = R(0), *b = R(1), *c = R(2);
             EACH_VECTOR {
-                const NAME(lanes) dot = (E(c) * E(a) - Z(c) * Z(a)) - (X(c) * X(a) + Y(c) * Y(a));
-                const NAME(lanes) s = dot * b[k];
-                EACH_COMPONENT d[i] = a[i] - s * c[i];
+                const NAME(lanes) ax = X(a), ay = Y(a), az = Z(a), aE = E(a);
+                const NAME(lanes) cx = X(c), cy = Y(c), cz = Z(c), cE = E(c);
+                const NAME(lanes) s = ((cE * aE - cz * az) - (cx * ax + cy * ay)) * b[k];
+                X(d) = ax - s * cx;
+                Y(d) = ay - s * cy;
+                Z(d) = az - s * cz;
+                E(d) = aE - s * cE;
             }
             break;
         }

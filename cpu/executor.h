@@ -164,6 +164,8 @@ typedef void straight_function(const job *, ptrdiff_t first, ptrdiff_t end);
 
 typedef void chunk_function(const job *, ptrdiff_t first, ptrdiff_t end, void *registers, double *sums, walk *);
 
+static const int USUAL_ORDER[4] = {0, 1, 2, 3};
+
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define PAIR_(a, b) a##_##b

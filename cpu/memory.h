@@ -76,14 +76,26 @@ typedef REAL MEMORY(reals_anywhere) __attribute__((vector_size(COUNT * REAL_SIZE
 #endif
 #endif
 
+/* Keeps a vector in its register: rather than that, compilers read it from memory for each of its shuffles, and what is
+ * read from an array that does not begin at a cache line takes two reads anyway. */
+#if defined __x86_64__ && COUNT * REAL_SIZE >= 16
+#define HOLD(vector) __asm__("" : "+v"(vector))
+#else
+#define HOLD(vector) (void)0
+#endif
+
 #ifdef SHUFFLE
 /* COUNT packed events as four rows, one for each number of an event. They are converted first, as part of the load. */
 static inline __attribute__((always_inline)) void MEMORY(read_events)(MEMORY(reals) rows[4], const char *data) {
     const MEMORY(packed_anywhere) *from = (const MEMORY(packed_anywhere) *)data;
-    const MEMORY(reals) a = __builtin_convertvector(from[0], MEMORY(reals));
-    const MEMORY(reals) b = __builtin_convertvector(from[1], MEMORY(reals));
-    const MEMORY(reals) c = __builtin_convertvector(from[2], MEMORY(reals));
-    const MEMORY(reals) d = __builtin_convertvector(from[3], MEMORY(reals));
+    MEMORY(reals) a = __builtin_convertvector(from[0], MEMORY(reals));
+    MEMORY(reals) b = __builtin_convertvector(from[1], MEMORY(reals));
+    MEMORY(reals) c = __builtin_convertvector(from[2], MEMORY(reals));
+    MEMORY(reals) d = __builtin_convertvector(from[3], MEMORY(reals));
+    HOLD(a);
+    HOLD(b);
+    HOLD(c);
+    HOLD(d);
     const MEMORY(reals) even_ab = EVEN(a, b), odd_ab = ODD(a, b), even_cd = EVEN(c, d), odd_cd = ODD(c, d);
     rows[0] = EVEN(even_ab, even_cd);
     rows[1] = EVEN(odd_ab, odd_cd);
@@ -103,7 +115,8 @@ static inline __attribute__((always_inline)) void MEMORY(write_events)(const MEM
 #endif
 
 /* order[i]: the component that is the i-th number of an event in memory. */
-static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char *restrict data, int events) {
+static inline __attribute__((always_inline)) void MEMORY(load_events)(REAL *restrict out, const int order[4],
+                                                                      const char *restrict data, int events) {
     REAL *const places[4] = {out + order[0] * BLOCK, out + order[1] * BLOCK, out + order[2] * BLOCK,
                              out + order[3] * BLOCK};
     int l = 0;
@@ -123,7 +136,8 @@ static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char
     }
 }
 
-static void MEMORY(store_packed)(const REAL *restrict in, const int *order, char *restrict data, int events) {
+static inline __attribute__((always_inline)) void MEMORY(store_events)(const REAL *restrict in, const int order[4],
+                                                                       char *restrict data, int events) {
     const REAL *const places[4] = {in + order[0] * BLOCK, in + order[1] * BLOCK, in + order[2] * BLOCK,
                                    in + order[3] * BLOCK};
     int l = 0;
@@ -145,7 +159,23 @@ static void MEMORY(store_packed)(const REAL *restrict in, const int *order, char
     }
 }
 
+/* For the usual order the places of the components are constants. */
+static void MEMORY(load_packed)(REAL *restrict out, const int *order, const char *restrict data, int events) {
+    if (memcmp(order, USUAL_ORDER, sizeof USUAL_ORDER))
+        MEMORY(load_events)(out, order, data, events);
+    else
+        MEMORY(load_events)(out, USUAL_ORDER, data, events);
+}
+
+static void MEMORY(store_packed)(const REAL *restrict in, const int *order, char *restrict data, int events) {
+    if (memcmp(order, USUAL_ORDER, sizeof USUAL_ORDER))
+        MEMORY(store_events)(in, order, data, events);
+    else
+        MEMORY(store_events)(in, USUAL_ORDER, data, events);
+}
+
 #undef MEMORY
+#undef HOLD
 #undef COUNT
 #undef EVEN
 #undef ODD

@@ -163,7 +163,7 @@ MUTATIONS = [
     Mutation("fastcov/assemble.py", 'along.op == "mul" and uses[along] == 1', 'along.op == "mul"', ASSEMBLE),
     Mutation("fastcov/assemble.py", '"vsub" if op == "vadd" else "vadd"', "op", ASSEMBLE),
     Mutation("fastcov/assemble.py", '"vscale" and uses[node] == 1', '"vscale"', ASSEMBLE),
-    Mutation("cpu/block.h", "const NAME(lanes) s = dot * b[k];", "const NAME(lanes) s = b[k];", CPU),
+    Mutation("cpu/block.h", "(cx * ax + cy * ay)) * b[k];", "(cx * ax + cy * ay)) / b[k];", CPU),
     Mutation("fastcov/assemble.py", "parts.append(Fraction(1, 2**900))", "parts.append(Fraction(1, 2**1100))", DEEP),
     Mutation("fastcov/graph.py", " and is_ordinary(a.args[1] * value)", "", DEEP),
     Mutation("fastcov/graph.py", "self.add(self.neg(b), a) if a.args[0]", "self.add(b, a) if a.args[0]", GRAPH),
