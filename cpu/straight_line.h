@@ -62,8 +62,9 @@ static inline __attribute__((always_inline)) NAME(lanes) LINE(repeat)(const char
     return (REAL)value - (NAME(lanes)){0}; /* a sum would lose the sign of -0 */
 }
 
-/* The vector of packed events that is AHEAD events on. */
-#define FETCH(place, event) PREFETCH((place).data + ((event) + AHEAD) * 4 * STORAGE_SIZE, LANES * 4 * STORAGE_SIZE, 3)
+/* The vector of events that is AHEAD events on, of so many numbers each. */
+#define FETCH(data, event, numbers) \
+    PREFETCH((data) + ((event) + AHEAD) * (numbers) * STORAGE_SIZE, LANES * (numbers) * STORAGE_SIZE, 3)
 
 /* In take and give only what is copied is indexed by a variable: the rest can stay in the processor's registers. */
 static inline __attribute__((always_inline)) void LINE(take)(place from, int width, ptrdiff_t event,
@@ -71,7 +72,7 @@ static inline __attribute__((always_inline)) void LINE(take)(place from, int wid
     const column *columns = from.operand->columns;
     NAME(lanes) copy[4];
     if (width == 4 && from.layout <= PERMUTED)
-        FETCH(from, event);
+        FETCH(from.data, event, 4);
     if (width == 4 && from.layout == PACKED) {
         LINE(read_events)(out, from.data + event * 4 * STORAGE_SIZE);
     } else if (width == 4 && from.layout == PERMUTED) {
@@ -82,8 +83,10 @@ static inline __attribute__((always_inline)) void LINE(take)(place from, int wid
         for (int m = 0; m < 4; m++)
             out[m] = copy[m];
     } else if (from.layout == COLUMNS) {
-        for (int m = 0; m < width; m++)
+        for (int m = 0; m < width; m++) {
+            FETCH(columns[m].data, event, 1);
             out[m] = LINE(read)(columns[m].data + event * STORAGE_SIZE);
+        }
     } else if (from.layout == SHARED) {
         for (int m = 0; m < width; m++)
             out[m] = LINE(repeat)(columns[m].data);
@@ -100,7 +103,7 @@ static inline __attribute__((always_inline)) void LINE(give)(place to, int width
     NAME(lanes) copy[4];
     LINE(packed) rows[4];
     if (width == 4 && to.layout <= PERMUTED)
-        FETCH(to, event);
+        FETCH(to.data, event, 4);
     if (width == 4 && to.layout == PACKED) {
         for (int i = 0; i < 4; i++)
             rows[i] = __builtin_convertvector(in[i], LINE(packed));
@@ -112,9 +115,11 @@ static inline __attribute__((always_inline)) void LINE(give)(place to, int width
             rows[i] = __builtin_convertvector(copy[to.operand->order[i]], LINE(packed));
         LINE(write_events)(rows, to.data + event * 4 * STORAGE_SIZE);
     } else if (to.layout == COLUMNS) {
-        for (int m = 0; m < width; m++)
+        for (int m = 0; m < width; m++) {
+            FETCH(columns[m].data, event, 1);
             *(LINE(packed_anywhere) *)(columns[m].data + event * STORAGE_SIZE) =
                 __builtin_convertvector(in[m], LINE(packed));
+        }
     } else {
         for (int m = 0; m < width; m++)
             copy[m] = in[m];

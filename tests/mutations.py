@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_COPIED = (".*", "build", "dist", "__pycache__", "*.egg-info", "*.so", "_executor.c", "opcodes.h", "straight.h")
 PLACES = {"fastcov": "fastcov", "kernels": "fastcov/kernels", "cpu": "fastcov/cpu"}
 SECONDS = 600
+PATIENCE, LEAST_SECONDS = 10, 60  # so many times as long as without the mutation: it hangs
 STRAIGHT = "phif001,phif021,phif201,phif222,phif243,phif021 vjp"  # enough for the tests of straight-line code below
 
 CONTRACT = ("test_contract.py", "test_tensors.py")
@@ -281,22 +283,28 @@ def build(tree: Path) -> bool:
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
 
 
-def passes(tree: Path, tests: tuple[str, ...]) -> bool:
-    """Whether the tests pass with the package in tree/site. A crash and a hang are failures."""
+def passes(tree: Path, tests: tuple[str, ...], seconds: float = SECONDS) -> bool:
+    """Whether the tests pass with the package in tree/site. A crash and a hang, after so long, are failures."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(tree / "site")}
     if tests == KERNELS:
         environment["TRITON_INTERPRET"] = "1"
     try:
         done = subprocess.run(
-            command, cwd=tree / "tests", env=environment, capture_output=True, timeout=SECONDS, check=False
+            command, cwd=tree / "tests", env=environment, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
 
 
-def outcome(mutation: Mutation, sound: Path) -> str:
+def seconds_without(sound: Path, tests: tuple[str, ...]) -> float | None:
+    """How long the tests take on the unchanged tree, or None if they fail."""
+    start = time.monotonic()
+    return time.monotonic() - start if passes(sound, tests) else None
+
+
+def outcome(mutation: Mutation, sound: Path, seconds: float) -> str:
     """ "caught", or what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
@@ -314,7 +322,7 @@ def outcome(mutation: Mutation, sound: Path) -> str:
             shutil.copytree(sound / "site", tree / "site")
             package, _, name = mutation.file.partition("/")
             (tree / "site" / PLACES[package] / name).write_text(changed)
-        return "SURVIVED" if passes(tree, mutation.tests) else "caught"
+        return "SURVIVED" if passes(tree, mutation.tests, seconds) else "caught"
 
 
 def main() -> int:
@@ -329,11 +337,14 @@ def main() -> int:
         if not build(sound):
             sys.exit("the unchanged tree does not build")
         selections = sorted({m.tests for m in chosen})
-        for tests, passed in zip(selections, pool.map(lambda tests: passes(sound, tests), selections), strict=True):
-            if not passed:
+        seconds = dict(zip(selections, pool.map(lambda tests: seconds_without(sound, tests), selections), strict=True))
+        for tests in selections:
+            if seconds[tests] is None:
                 sys.exit(f"fails without a mutation: {' '.join(tests)}")
+        limits = {tests: max(PATIENCE * seconds[tests], LEAST_SECONDS) for tests in selections}
         outcomes = []
-        for mutation, word in zip(chosen, pool.map(lambda m: outcome(m, sound), chosen), strict=True):
+        words = pool.map(lambda m: outcome(m, sound, limits[m.tests]), chosen)
+        for mutation, word in zip(chosen, words, strict=True):
             print(f"{word:9} {mutation}", flush=True)
             outcomes.append(word)
     print(f"{outcomes.count('caught')} of {len(outcomes)} mutations caught")

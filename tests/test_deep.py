@@ -149,6 +149,11 @@ def test_constants_beyond_the_range_of_floats():
     np.testing.assert_allclose(vector, [1e-100, 2e-120, 0, 0], rtol=1e-13)
     np.testing.assert_allclose([scalar, other], [1e-250, 1e-100], rtol=1e-13)
 
+    def large(x: fc.Scalar, y: fc.Scalar):
+        return x * y * 1e200 * 1e200
+
+    assert fused(large)(1e-150, 1e-150) == pytest.approx(1e100, rel=1e-13)
+
 
 def test_tensors_on_arrays():
     tensor, twice = fc.orbital(3, P, Q), fc.orbital(3, P, Q)
