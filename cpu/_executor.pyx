@@ -7,6 +7,7 @@ from numpy import dtype, empty, ndarray
 
 from fastcov.cpu.threads import default_threads
 from fastcov.opcodes import OPCODES
+from fastcov.tape import RANKS
 
 from cpython.buffer cimport (
     PyBUF_RECORDS,
@@ -116,7 +117,6 @@ cdef Py_ssize_t MOST_CHUNKS = 4096  # between looks for a signal; bounds the mem
 
 cdef int MOST_THREADS = 2 * (os.cpu_count() or 1)  # more would only wait, and the system may refuse them
 
-cdef dict OUTPUT_DIMS = {"scalar": 0, "vector": 1, "matrix": 2}
 cdef tuple STORES = ("store_scalar", "store_vector", "store_row")
 cdef tuple RESULT_SHAPES = ((), (4,), (4, 4))
 cdef object FLOAT32 = dtype("float32")
@@ -184,7 +184,7 @@ cdef class Program:
     cdef int inputs, outputs, rows
     cdef int *input_width
     cdef int *input_shared  # whether it is one number for all events
-    cdef int *output_dims  # 0 for a scalar, 1 for a vector, 2 for a matrix
+    cdef int *output_rank
     cdef int *output_row  # the first row of each output among all rows
     cdef int *output_sum  # the first of its numbers in the sums, or -1
     cdef readonly bint compiled  # whether there is straight-line code for this tape, for some instruction set
@@ -202,16 +202,16 @@ cdef class Program:
         for n, one in enumerate(tape.inputs):
             self.input_shared[n] = one.shared
             self.input_width[n] = 4 if one.kind == "vector" else 1
-        self.output_dims = <int *>_allocate(self.outputs, sizeof(int))
+        self.output_rank = <int *>_allocate(self.outputs, sizeof(int))
         self.output_row = <int *>_allocate(self.outputs, sizeof(int))
         self.output_sum = <int *>_allocate(self.outputs, sizeof(int))
         for n, out in enumerate(tape.outputs):
-            self.output_dims[n] = OUTPUT_DIMS[out.kind]
+            self.output_rank[n] = RANKS[out.kind]
             self.output_row[n] = self.rows
             self.output_sum[n] = self.program.sums if out.summed else -1
-            self.rows += 4 if self.output_dims[n] == 2 else 1
+            self.rows += 4 if self.output_rank[n] == 2 else 1
             if out.summed:
-                self.program.sums += 1 << 2 * self.output_dims[n]
+                self.program.sums += 1 << 2 * self.output_rank[n]
         if not (0 <= tape.vectors <= MOST_REGISTERS and 0 <= tape.scalars <= MOST_REGISTERS):
             raise ValueError(f"tape: {tape.vectors} vector and {tape.scalars} scalar registers")
         self.program.registers = 4 * <int>tape.vectors + <int>tape.scalars
@@ -252,7 +252,7 @@ cdef class Program:
             if kind == "i" and self.input_width[x] != (4 if op.result == "v" else 1):
                 raise ValueError(f"tape: {op.name} of input {x}")
             if kind == "o":
-                if op.name != STORES[self.output_dims[x]]:
+                if op.name != STORES[self.output_rank[x]]:
                     raise ValueError(f"tape: {op.name} to output {x}")
                 x = self.output_row[x]
             elif kind == "v":
@@ -272,7 +272,7 @@ cdef class Program:
         free(self.program.constants_float)
         free(self.input_width)
         free(self.input_shared)
-        free(self.output_dims)
+        free(self.output_rank)
         free(self.output_row)
         free(self.output_sum)
 
@@ -378,7 +378,7 @@ cdef class Program:
             call.place_input(n, axes)
         results = []
         for n in range(self.outputs):
-            shape = RESULT_SHAPES[self.output_dims[n]]
+            shape = RESULT_SHAPES[self.output_rank[n]]
             result = empty(shape if self.output_sum[n] >= 0 else (events,) + shape, FLOAT32 if single else FLOAT64)
             call.place_output(n, result, axes, 4)
             results.append(result)
@@ -564,7 +564,7 @@ cdef class _Call:
 
     cdef int place_output(self, int n, object value, int *axes, int stored) except -1:
         cdef Py_buffer *view = &self.views[4 * self.program.inputs + n]
-        cdef int own = self.program.output_dims[n]
+        cdef int own = self.program.output_rank[n]
         cdef int leading, d, row, m
         cdef bint summed = self.program.output_sum[n] >= 0
         cdef operand *target

@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .tape import Input, Output
+from .tape import RANKS, Input, Output
 
 COMPONENTS = "xyzE"
 FLOAT64 = np.dtype(np.float64)
-_INNER = {"scalar": 0, "vector": 1, "matrix": 2}
 
 
 def number_array(name: str, value: Any) -> np.ndarray:
@@ -112,7 +111,7 @@ def axes(letters: str) -> tuple[int, int, int, int]:
 
 
 def output_shape(output: Output, shape: tuple[int, ...], components: int) -> tuple[int, ...]:
-    return (() if output.summed else shape) + (components,) * _INNER[output.kind]
+    return (() if output.summed else shape) + (components,) * RANKS[output.kind]
 
 
 def check_out(

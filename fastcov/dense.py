@@ -17,7 +17,7 @@ from .dispatch import Options, namespace, native, run
 from .fused import output_of
 from .graph import Graph
 from .locks import Guard
-from .tape import Input, Tape
+from .tape import RANKS, Input, Tape
 from .tensors import Scalar, Tensor
 
 PLANS_KEPT = 256
@@ -146,7 +146,7 @@ def _multiplied(plan: Plan, parts: tuple[Any, ...], like: Any) -> Any:
     """The sum of outer products in the library and dtype of `like`, chunk by chunk where arrays can be written to."""
     rank, tape, terms = plan
     assert terms is not None
-    own = {"scalar": 0, "vector": 1, "matrix": 2}[tape.outputs[0].kind]
+    own = RANKS[tape.outputs[0].kind]
     shape = parts[0].shape[: parts[0].ndim - own]
     events = prod(shape)
     flat = [part.reshape(events, *part.shape[len(shape) :]) for part in parts]

@@ -12,7 +12,7 @@ from .arrays import axes, broadcast
 from .dispatch import Options, embedded, event_shape, stack, summed_to
 from .fused import Fused, Trace, capture_as_constant
 from .structure import NO_ROW, Dict, Leaf, Rows, Stack, Structure, Tuple, leaves
-from .tape import Input, Output, Tape
+from .tape import RANKS, Input, Output, Tape
 from .tensors import Scalar, Tensor
 
 _ZERO = {"scalar": 0.0, "vector": (0.0,) * 4}  # numbers, which go with any library and dtype
@@ -157,7 +157,7 @@ class ValueAndVjp(Vjp):
             base = self.base.trace(constants)
             places = [options.order.index(c) for c in options.components]
             parts = [
-                _selected(part, places, {"scalar": 0, "vector": 1, "matrix": 2}[output.kind])
+                _selected(part, places, RANKS[output.kind])
                 for output, part in zip(base.tape.outputs, base.structure.flatten("value", value), strict=True)
             ]
             value = base.structure.build(iter(parts), stack)

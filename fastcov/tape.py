@@ -26,6 +26,7 @@ from .opcodes import BY_NAME, OPCODES
 VERSION = 1
 LIMITS = {"inputs": 1024, "outputs": 1024, "constants": 65536, "registers": 4096, "code": 1 << 20}
 CONSTANT_DIGITS = 2048  # of a numerator or denominator
+RANKS = {"scalar": 0, "vector": 1, "matrix": 2}
 ROWS = {"scalar": 1, "vector": 1, "matrix": 4}
 COMPONENTS = {"scalar": 1, "vector": 4, "matrix": 16}
 _CONSTANT = re.compile(rf"-?[0-9]{{1,{CONSTANT_DIGITS}}}(/[0-9]{{1,{CONSTANT_DIGITS}}})?")
