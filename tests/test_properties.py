@@ -1,6 +1,7 @@
 """Random amplitudes against dense NumPy, and the symmetries that every amplitude has."""
 
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise, permutations
 from string import ascii_lowercase
 from typing import NamedTuple
@@ -368,25 +369,37 @@ def rational(expression, values):
 
 
 SMALL = st.fractions(-6, 6, max_denominator=4)
-SCALARS = st.deferred(
-    lambda: st.one_of(
+DEPTH = 4  # of an expression
+
+
+def expressions(depth):
+    """The strategies of scalars and of vectors."""
+    scalars = st.one_of(
         st.sampled_from([("input", "x"), ("input", "y")]),
         st.tuples(st.just("number"), SMALL),
-        st.tuples(st.sampled_from("+-*/"), SCALARS, SCALARS),
-        st.tuples(st.just("**"), SCALARS, st.integers(-2, 3)),
-        st.tuples(st.sampled_from(["dot", "sum"]), FOUR_VECTORS, FOUR_VECTORS),
     )
-)
-FOUR_VECTORS = st.deferred(
-    lambda: st.one_of(
-        st.sampled_from([("input", name) for name in "pqr"]),
-        st.tuples(st.sampled_from("+-"), FOUR_VECTORS, FOUR_VECTORS),
-        st.tuples(st.just("*"), SCALARS, FOUR_VECTORS),
-        st.tuples(st.sampled_from("*/"), FOUR_VECTORS, SCALARS),
-        st.tuples(st.just("transverse"), FOUR_VECTORS, FOUR_VECTORS),
-        st.tuples(st.just("cross"), FOUR_VECTORS, FOUR_VECTORS, FOUR_VECTORS),
-    )
-)
+    vectors = st.sampled_from([("input", name) for name in "pqr"])
+    for _ in range(depth):
+        scalars, vectors = (
+            st.one_of(
+                scalars,
+                st.tuples(st.sampled_from("+-*/"), scalars, scalars),
+                st.tuples(st.just("**"), scalars, st.integers(-2, 3)),
+                st.tuples(st.sampled_from(["dot", "sum"]), vectors, vectors),
+            ),
+            st.one_of(
+                vectors,
+                st.tuples(st.sampled_from("+-"), vectors, vectors),
+                st.tuples(st.just("*"), scalars, vectors),
+                st.tuples(st.sampled_from("*/"), vectors, scalars),
+                st.tuples(st.just("transverse"), vectors, vectors),
+                st.tuples(st.just("cross"), vectors, vectors, vectors),
+            ),
+        )
+    return scalars, vectors
+
+
+SCALARS, FOUR_VECTORS = expressions(DEPTH)
 INPUTS = {"p": 4, "q": 4, "r": 4, "x": 0, "y": 0}
 
 
@@ -440,6 +453,54 @@ def test_random_expressions(expression, seed):
     arrays = [np.array(v, dtype=float) for v in point]
     with np.errstate(all="ignore"):
         assert np.array_equal(fused(*arrays), evaluate(tape, arrays)[0], equal_nan=True)
+
+
+def parts_of(expression):
+    """The expression and what it is made of."""
+    yield expression
+    for part in expression[1:]:
+        if isinstance(part, tuple):
+            yield from parts_of(part)
+
+
+def sums(scalars, vectors):
+    """Of three or four terms: in what order they are added up shows."""
+    terms = st.one_of(
+        st.tuples(st.just("*"), scalars, vectors),
+        st.tuples(st.just("transverse"), vectors, vectors),
+    )
+    return st.lists(terms, min_size=3, max_size=4).map(lambda terms: reduce(lambda a, b: ("+", a, b), terms))
+
+
+SUMS = sums(*expressions(1))
+
+
+@given(st.one_of(SUMS, st.tuples(st.just("dot"), SUMS, SUMS)), st.integers(0, 10**6))
+def test_the_same_bits_alone_and_beside_its_parts(expression, seed):
+    """Whatever else is needed, also where that keeps operations apart that would be one: zeros with their signs."""
+    parts = list(dict.fromkeys(parts_of(expression)))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(parts))
+    arrays = [np.array(v, dtype=float) * rng.uniform(0.5, 1.5) for v in drawn_inputs(rng)]  # zeros stay zeros
+
+    def fused(*expressions):
+        def function(p, q, r, x: fc.Scalar, y: fc.Scalar):
+            return tuple(symbolic(e, {"p": p, "q": q, "r": r, "x": x, "y": y}) for e in expressions)
+
+        return fc.fused(function)
+
+    try:
+        with np.errstate(all="ignore"):
+            alone, together = fused(expression), fused(*(parts[n] for n in order))
+            cotangent = rng.normal(size=np.shape(alone(*arrays)[0]))
+            pairs = [(alone(*arrays)[0], together(*arrays)[list(order).index(0)])]
+            gradients = alone.vjp(*arrays, cotangent=(cotangent,))
+            pairs += zip(gradients, alone.value_and_vjp(*arrays, cotangent=(cotangent,))[1], strict=True)
+    except ZeroDivisionError:
+        assume(False)
+    for a, b in pairs:
+        assert np.array_equal(a, b, equal_nan=True)
+        assert np.array_equal(np.signbit(a), np.signbit(b)) or np.any(np.isnan(a))
 
 
 # Symmetries
