@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent / "results"
 ROUNDS, SHORT_ROUNDS = 9, 5
 SECONDS_PER_ROW = 20.0  # a slow row takes part in fewer rounds
 FALLEN = 0.6  # of the recorded share
-ATTEMPTS = 4  # to reach it: others may be busy on the machine for a while
+ATTEMPTS, PAUSE = 6, 10.0  # to reach it, and seconds, more each time: others may be busy on the machine for a while
 PACKAGES = ("fastcov", "numpy", "numba", "torch", "jax", "qftppy")
 
 
@@ -171,11 +171,12 @@ def fallen(records: list[dict[str, Any]], old: dict[str, Any]) -> list[str]:
 
 def still_fallen(rows: list[Row], records: list[dict[str, Any]], old: dict[str, Any], rounds: int) -> list[str]:
     """`fallen`, for rows that are so in every one of ATTEMPTS measurements."""
-    for _ in range(ATTEMPTS - 1):
+    for attempt in range(1, ATTEMPTS):
         low = [row for row, one in zip(rows, records, strict=True) if fallen([one], old)]
         if not low:
             return []
-        print(f"measured again: {len(low)} rows below {FALLEN} of the recorded share")
+        print(f"measured again: {len(low)} rows below {FALLEN} of the recorded share", flush=True)
+        time.sleep(PAUSE * attempt)
         rows, (records, _) = low, measure(low, rounds)
     return fallen(records, old)
 
