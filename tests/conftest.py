@@ -1,4 +1,4 @@
-"""What the tests share: hypothesis profiles, and results that show what was not written to them."""
+"""What the tests share: hypothesis profiles, results that show what was not written to them, and fixtures."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from nodes import VALUES, VECTORS
+
+from fastcov.graph import Graph
 
 settings.register_profile(
     "daily",
@@ -52,3 +55,14 @@ def pwacg():
 def event_momenta(pwacg):
     """kp, km, pip, pim of 64 events."""
     return [pwacg[name] for name in ("kp", "km", "pip", "pim")]
+
+
+@pytest.fixture
+def graph():
+    return Graph()
+
+
+@pytest.fixture
+def inputs(graph):
+    """The nodes of nodes.VALUES."""
+    return [graph.input(n, name, name in VECTORS) for n, name in enumerate(VALUES)]

@@ -1,40 +1,15 @@
 """From nodes to a tape: which operations become one, and their order."""
 
 import numpy as np
-import pytest
-import tape_exact
-from test_graph import VALUES, VECTORS, dot, v
+from nodes import VALUES, assembled, dot, v, value
 
-from fastcov.assemble import assemble
-from fastcov.graph import Graph
 from fastcov.opcodes import OPCODES
-from fastcov.tape import Input, Output
-
-
-@pytest.fixture
-def graph():
-    return Graph()
-
-
-@pytest.fixture
-def inputs(graph):
-    return [graph.input(n, name, name in VECTORS) for n, name in enumerate(VALUES)]
-
-
-def assembled(*nodes):
-    kinds = ("vector" if name in VECTORS else "scalar" for name in VALUES)
-    outputs = [(Output("vector" if node.is_vector else "scalar"), [node]) for node in nodes]
-    return assemble(tuple(map(Input, VALUES, kinds)), outputs)
 
 
 def operations(*nodes):
     """The names of a tape's operations in their order, without loads and stores."""
     names = [OPCODES[row[0]].name for row in assembled(*nodes).code]
     return [name for name in names if not name.startswith(("load", "store"))]
-
-
-def value(node):
-    return tape_exact.evaluate(assembled(node), VALUES.values())[0]
 
 
 def test_a_projection_is_one_operation(graph, inputs):

@@ -6,47 +6,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 import tape_exact
+from nodes import VALUES, VECTORS, dot, v, value
 
-from fastcov.assemble import assemble
 from fastcov.graph import Graph, orthogonal, sort_sign
-from fastcov.tape import Input, Output
-
-VALUES = {
-    "p": [1, -2, 3, 7],
-    "q": [Fraction(1, 2), 5, -1, 11],
-    "r": [-3, 4, Fraction(2, 7), 9],
-    "x": Fraction(3, 5),
-    "y": -7,
-}
-VECTORS = "pqr"
-
-
-@pytest.fixture
-def graph():
-    return Graph()
-
-
-@pytest.fixture
-def inputs(graph):
-    return [graph.input(n, name, name in VECTORS) for n, name in enumerate(VALUES)]
-
-
-def value(node):
-    """What a node computes from VALUES."""
-    kinds = ("vector" if name in VECTORS else "scalar" for name in VALUES)
-    tape = assemble(
-        tuple(map(Input, VALUES, kinds)),
-        [(Output("vector" if node.is_vector else "scalar"), [node])],
-    )
-    return tape_exact.evaluate(tape, VALUES.values())[0]
-
-
-def v(name):
-    return np.array([Fraction(x) for x in VALUES[name]], dtype=object)
-
-
-def dot(a, b):
-    return a[3] * b[3] - a[0] * b[0] - a[1] * b[1] - a[2] * b[2]
 
 
 def equal(a, b):

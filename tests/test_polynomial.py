@@ -18,11 +18,6 @@ THIRD = Fraction(1, 3)
 
 
 @pytest.fixture
-def graph():
-    return Graph()
-
-
-@pytest.fixture
 def xyz(graph):
     return [graph.input(n, name, False) for n, name in enumerate(NAMES)]
 
